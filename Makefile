@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+#   make          build/beamweave
+#   make demo     install what is missing, build, record a demo VM, report
+#   make check    install what is missing, build, run all tests
+#   make bench    what tracing costs on this machine, as ratios
+#   make lint     clang-format, shellcheck, dialyzer        make format   rewrite with clang-format
+#   make install  PREFIX=/usr/local DESTDIR=
+#   V=1 shows the commands.
+
+VERSION := 0.1.0
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILD := build
+
+CC ?= gcc
+CLANG ?= clang
+BPFTOOL ?= $(shell command -v bpftool 2>/dev/null || echo /usr/sbin/bpftool)
+ERLC ?= erlc
+MULTIARCH := $(shell $(CC) -print-multiarch)
+ERL_INCLUDE ?= /usr/lib/erlang/usr/include
+ERL_LIB ?= /usr/lib/erlang/usr/lib
+
+ifeq ($(V),1)
+Q :=
+say = @:
+else
+Q := @
+say = @printf '  %-8s %s\n' $(1) $(2)
+endif
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: all demo check check-unit bench lint format install clean deps-build deps-test tests vmlinux dialyzer soak fuzz
+.DEFAULT_GOAL := all
+
+ROOMS := user user/cmd user/view user/timeline user/capture user/trace
+INCLUDES := -I$(BUILD) -I$(BUILD)/bpf -Ierl/c_src -Ibpf $(addprefix -I,$(ROOMS)) -isystem $(ERL_INCLUDE)
+WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
+CPPFLAGS += -D_GNU_SOURCE -DBEAMWEAVE_VERSION='"$(VERSION)"' $(INCLUDES)
+CFLAGS ?= -O2 -g
+ALL_CFLAGS = -std=c11 $(WARNINGS) $(CFLAGS) -fno-strict-aliasing -fstack-protector-strong
+LDLIBS := -L$(ERL_LIB) -lbpf -lelf -lz -lzstd -ljansson -lxxhash -lseccomp -lei -lpthread -lm
+
+# ---- packages --------------------------------------------------------------------------------
+
+PACKAGES_BUILD := gcc make clang bpftool libbpf-dev libelf-dev zlib1g-dev libzstd-dev libjansson-dev \
+	libxxhash-dev libseccomp-dev uthash-dev erlang-base erlang-dev
+PACKAGES_TEST := $(PACKAGES_BUILD) bats bats-assert bats-support libcmocka-dev protobuf-compiler jq \
+	python3 shellcheck clang-format clang-tools llvm libclang-rt-14-dev erlang-dialyzer erlang-tools \
+	erlang-runtime-tools erlang-eunit rabbitmq-server amqp-tools procps iproute2 util-linux git
+# Debian's clang brings its own run time library for sanitizers; its package carries the version.
+PACKAGES_TEST := $(filter-out clang-tools llvm,$(PACKAGES_TEST))
+
+# $(call need,PACKAGES): install what is missing where that is allowed, otherwise name it and stop.
+define need
+	@missing=; for p in $(1); do \
+		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "installing:$$missing"; \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq \
+				--no-install-recommends $$missing >/dev/null; \
+		else \
+			echo "missing packages:$$missing" >&2; \
+			echo "install them (Debian, Ubuntu: apt-get install$$missing), then run make again" >&2; \
+			exit 1; \
+		fi; \
+	fi
+endef
+
+deps-build:
+	$(call need,$(PACKAGES_BUILD))
+
+deps-test:
+	$(call need,$(PACKAGES_TEST))
+
+# ---- the tracer: a library without libc, so that it loads under glibc and musl ------------------
+
+TRACER_SRC := $(filter-out erl/c_src/ring_reader%.c,$(wildcard erl/c_src/*.c))
+TRACER_OBJ := $(TRACER_SRC:%.c=$(BUILD)/tracer/%.o)
+TRACER := $(BUILD)/beamweave_tracer.so
+
+$(BUILD)/tracer/%.o: %.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 $(WARNINGS) $(CFLAGS) -D_GNU_SOURCE -fPIC -fvisibility=hidden -fno-strict-aliasing \
+		-fno-stack-protector -U_FORTIFY_SOURCE -ffreestanding -Ierl/c_src -isystem $(ERL_INCLUDE) -MMD -MP -c $< -o $@
+
+$(TRACER): $(TRACER_OBJ)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -nostdlib -Wl,-z,nodelete -Wl,-z,now -Wl,--build-id -o $@ $(TRACER_OBJ)
+	@! readelf -d $@ | grep NEEDED
+
+# ---- Erlang ------------------------------------------------------------------------------------
+
+ERL_SRC := $(wildcard erl/src/*.erl)
+BEAMS := $(ERL_SRC:erl/src/%.erl=$(BUILD)/ebin/%.beam)
+
+$(BUILD)/ebin/%.beam: erl/src/%.erl $(wildcard erl/include/*.hrl erl/src/*.hrl)
+	$(call say,ERLC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(ERLC) +debug_info +deterministic -Werror -Wall -o $(@D) $<
+
+$(BUILD)/ebin/beamweave.app: erl/src/beamweave.app.src
+	@mkdir -p $(@D)
+	$(Q)sed 's/{vsn, *"[^"]*"}/{vsn, "$(VERSION)"}/' $< > $@
+
+# ---- kernel programs ---------------------------------------------------------------------------
+
+BPF_SRC := $(wildcard bpf/*.bpf.c)
+SKELETONS := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.skel.h)
+BPF_ARCH := $(subst x86_64,x86,$(subst aarch64,arm64,$(shell uname -m)))
+
+$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c vmlinux.h
+	$(call say,BPF,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) -g -O2 -target bpf -D__TARGET_ARCH_$(BPF_ARCH) -Wall -Wextra -Werror \
+		-Wno-missing-declarations -I. -Ibpf -I/usr/include/$(MULTIARCH) -MMD -MP -MT $@ -c $< -o $@.tmp
+	$(Q)$(BPFTOOL) gen object $@ $@.tmp
+
+$(BUILD)/bpf/%.skel.h: $(BUILD)/bpf/%.bpf.o
+	$(call say,SKEL,$@)
+	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
+
+vmlinux: ## a whole vmlinux.h of the running kernel, for reference
+	@mkdir -p $(BUILD)
+	$(BPFTOOL) btf dump file /sys/kernel/btf/vmlinux format c > $(BUILD)/vmlinux-whole.h
+
+# ---- the program -------------------------------------------------------------------------------
+
+SRC := $(wildcard $(addsuffix /*.c,$(ROOMS)))
+OBJ := $(SRC:%.c=$(BUILD)/obj/%.o)
+PROGRAM := $(BUILD)/beamweave
+EMBED := $(BEAMS) $(TRACER)
+
+$(BUILD)/embedded.S: $(EMBED) Makefile
+	$(Q){ n=0; echo '.section .rodata'; \
+	for f in $(EMBED); do echo ".balign 16; file$$n: .incbin \"$$f\"; end$$n:; name$$n: .asciz \"$${f##*/}\""; n=$$((n+1)); done; \
+	echo '.section .data.rel.ro,"aw"'; \
+	echo '.balign 8; .globl embedded_files; embedded_files:'; \
+	i=0; while [ $$i -lt $$n ]; do echo ".quad name$$i, file$$i, end$$i - file$$i"; i=$$((i+1)); done; \
+	echo '.section .rodata'; \
+	echo ".balign 8; .globl embedded_count; embedded_count: .quad $$n"; \
+	echo '.section .note.GNU-stack,"",@progbits'; } > $@
+
+$(BUILD)/embedded.h: Makefile
+	@mkdir -p $(@D)
+	$(Q)printf '%s\n' '/* Files inside the program. */' '#pragma once' '#include <stddef.h>' \
+		'struct embedded {' '	const char *name;' '	const unsigned char *data;' '	size_t bytes;' '};' \
+		'extern const struct embedded embedded_files[];' 'extern const size_t embedded_count;' > $@
+
+$(BUILD)/embedded.o: $(BUILD)/embedded.S
+	$(call say,AS,$<)
+	$(Q)$(CC) -c $< -o $@
+
+$(BUILD)/obj/%.o: %.c | $(SKELETONS) $(BUILD)/embedded.h
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+RING_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard erl/c_src/ring*.c))
+
+# Linked statically, to be copied anywhere. The linker's remarks on static name look-ups are shown
+# only when it fails: nodes are reached by address.
+$(PROGRAM): $(OBJ) $(RING_OBJ) $(BUILD)/embedded.o
+	$(call say,LD,$@)
+	$(Q)$(CC) -static $(LDFLAGS) -o $@ $^ $(LDLIBS) 2> $@.log || { cat $@.log >&2; exit 1; }
+
+all: $(PROGRAM) $(BUILD)/ebin/beamweave.app
+
+-include $(OBJ:.o=.d) $(RING_OBJ:.o=.d) $(TRACER_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.bpf.d)

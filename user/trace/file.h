@@ -92,22 +92,45 @@ _Static_assert(sizeof(struct chunk_header) == 32, "chunk header");
 _Static_assert(sizeof(struct chunk_vm) == 24, "vm chunk");
 _Static_assert(sizeof(struct chunk_task) == 32, "task");
 
+/* The checksum of a chunk whose header has all its other fields; the payload in two parts. */
+uint64_t chunk_hash(const struct chunk_header *header, const void *head, uint64_t head_bytes,
+		    const void *body, uint64_t body_bytes);
+
 /* ---- Writing ---- */
 
 struct file_writer;
 
 /*
- * Create `path` ("-" is standard output). A file that is there becomes `path`.old. Errors: NULL
- * with errno. The data reaches the disk without filling the page cache.
+ * Create `path` ("-" is standard output). A file that is there becomes `path`.old; what is there and
+ * is no regular file (a FIFO, a device) is written to as it stands. Mode 0600. Errors: NULL with
+ * errno. The data reaches the disk without filling the page cache. Writing to a closed pipe raises
+ * SIGPIPE unless the program ignores it.
  */
 struct file_writer *file_create(const char *path);
-/* Append a chunk whose payload is given in up to two parts. Returns 0 or -errno (-ENOSPC, -EPIPE). */
+/*
+ * Append a chunk whose payload is given in up to two parts. Returns 0 or -errno (-ENOSPC, -EPIPE):
+ * then nothing of this chunk is in the file, all before it is, and it may be tried again. Only a
+ * stream that took part of its data stays failed.
+ */
 int file_append(struct file_writer *writer, enum chunk_type type, uint32_t stream, const void *head,
 		uint32_t head_bytes, const void *body, uint32_t body_bytes);
+/*
+ * A full disk. The writer keeps FILE_RESERVE bytes of the disk allocated beyond the file's end
+ * (fallocate), so that -ENOSPC comes while there is still room for what closes a recording: its
+ * last META, THREADS, COUNTS, CLOCK and END. file_reserve() changes the amount (0: none).
+ * file_use_reserve() says that what follows is the closing: it may use the reserve up. File
+ * systems without fallocate and streams have no reserve.
+ */
+#define FILE_RESERVE (1u << 20)
+int file_reserve(struct file_writer *writer, uint64_t bytes);
+void file_use_reserve(struct file_writer *writer);
 /* Hand what is buffered to the kernel. */
 int file_flush(struct file_writer *writer);
 uint64_t file_bytes(const struct file_writer *writer);
-/* Append CHUNK_END when `whole`, flush and close. Returns the first error that happened. */
+/*
+ * Append CHUNK_END when `whole` (from the reserve if need be), flush, close and free the writer.
+ * Returns 0 or the first error of these.
+ */
 int file_close(struct file_writer *writer, bool whole);
 
 /* ---- Reading ---- */

@@ -171,3 +171,37 @@ $(PROGRAM): $(OBJ) $(RING_OBJ) $(BUILD)/embedded.o
 all: $(PROGRAM) $(BUILD)/ebin/beamweave.app
 
 -include $(OBJ:.o=.d) $(RING_OBJ:.o=.d) $(TRACER_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.bpf.d)
+
+# ---- tests -------------------------------------------------------------------------------------
+
+# A unit test tests/unit/NAME_test.c is linked with everything of the program but its main.
+UNIT_SRC := $(wildcard tests/unit/*_test.c)
+UNIT := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/tests/unit/%)
+LIB_OBJ := $(filter-out $(BUILD)/obj/user/main.o,$(OBJ)) $(RING_OBJ) $(BUILD)/embedded.o
+
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(LIB_OBJ)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+
+# A program tests/NAME/PROGRAM.c that the tests run, linked the same way.
+TOOL_SRC := $(wildcard tests/trace/*.c tests/perfetto/*.c tests/timeline/*.c tests/kernel/*.c tests/tracer/*.c)
+TOOLS := $(foreach s,$(TOOL_SRC),$(BUILD)/tests/$(notdir $(s:.c=)))
+define tool_rule
+$(BUILD)/tests/$(notdir $(1:.c=)): $(BUILD)/obj/$(1:.c=.o) $(LIB_OBJ)
+	$$(call say,LD,$$@)
+	@mkdir -p $$(@D)
+	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$^ $$(LDLIBS)
+endef
+$(foreach s,$(TOOL_SRC),$(eval $(call tool_rule,$(s))))
+
+WORKLOAD_BEAMS := $(patsubst tests/workloads/%.erl,$(BUILD)/tests/ebin/%.beam,$(wildcard tests/workloads/*.erl))
+$(BUILD)/tests/ebin/%.beam: tests/workloads/%.erl
+	$(call say,ERLC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(ERLC) +debug_info -Werror -o $(@D) $<
+
+$(BUILD)/tests/plant: tests/workloads/plant.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) -o $@ $<

@@ -205,3 +205,55 @@ $(BUILD)/tests/plant: tests/workloads/plant.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) -o $@ $<
+
+tests: all $(UNIT) $(TOOLS) $(WORKLOAD_BEAMS) $(BUILD)/tests/plant
+
+# The packages come first, in a make of their own: what is built depends on them.
+check: deps-test
+	@$(MAKE) --no-print-directory tests lint
+	@tests/run
+
+check-unit: tests
+	@tests/run $(UNIT)
+
+demo: deps-build
+	@$(MAKE) --no-print-directory all $(WORKLOAD_BEAMS) $(BUILD)/tests/plant
+	@tests/demo/run
+
+# ---- the hand it is written in -------------------------------------------------------------------
+
+C_FILES = $(shell git ls-files '*.c' '*.h' ':!vmlinux.h')
+SHELL_FILES = $(shell git ls-files '*.bash' '*.bats'; git grep -lE '^.!/usr/bin/env bash')
+
+lint: dialyzer
+	$(call say,LINT,clang-format)
+	$(Q)clang-format --dry-run -Werror $(C_FILES)
+	$(call say,LINT,shellcheck)
+	$(Q)shellcheck $(sort $(SHELL_FILES))
+
+format:
+	clang-format -i $(C_FILES)
+
+PLT := $(BUILD)/otp.plt
+$(PLT):
+	$(call say,PLT,$@)
+	@mkdir -p $(@D)
+	$(Q)dialyzer --quiet --build_plt --output_plt $@ --apps erts kernel stdlib
+
+dialyzer: $(PLT) $(BEAMS)
+	$(call say,LINT,dialyzer)
+	$(Q)dialyzer --quiet --plt $(PLT) -Wunmatched_returns $(BEAMS)
+
+# ---- installing ----------------------------------------------------------------------------------
+
+LIBDIR := $(PREFIX)/lib/beamweave
+
+install: all
+	install -D -m 0755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/beamweave
+	install -d $(DESTDIR)$(LIBDIR)/ebin $(DESTDIR)$(LIBDIR)/priv
+	install -m 0644 $(BEAMS) $(BUILD)/ebin/beamweave.app $(DESTDIR)$(LIBDIR)/ebin
+	install -m 0755 $(TRACER) $(DESTDIR)$(LIBDIR)/priv/beamweave_tracer.so
+	install -D -m 0644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/beamweave/LICENSE
+
+clean:
+	rm -rf $(BUILD)

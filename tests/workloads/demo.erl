@@ -1,15 +1,13 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @doc A small server under load that goes wrong in known ways.
 %%
-%% `erl -noshell -run demo start PLANT TRUTH' waits for a line on standard input, then plants, within
-%% ten seconds, what the demo is to find, and writes to the file TRUTH one JSON line for each: a 50 ms
-%% stop, a 30 ms hog on the CPU of scheduler 1, a major GC of a big heap, a gen_server whose mailbox
-%% grows, a TCP echo under load. PLANT is the path of the program `plant'. It ends at the end of its
-%% standard input.
+%% `start/0' starts it. `plant/2' then does, within six seconds, what the demo is to find, and writes to
+%% a file one JSON line for each: a 30 ms hog on the CPU of scheduler 1, a 50 ms stop, a major GC of a
+%% big heap, a gen_server whose mailbox grows, a TCP echo under load.
 -module(demo).
 -behaviour(gen_server).
 
--export([start/1, handle_order/1]).
+-export([start/0, plant/2, handle_order/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 
 -define(HEAP_ITEMS, 3_000_000).
@@ -17,27 +15,25 @@
 -define(ECHO_ROUNDS, 2_000).
 -define(ECHO_BYTES, 512).
 
--spec start([string()]) -> no_return().
-start([Plant, Truth]) ->
-    {ok, File} = file:open(Truth, [write, raw]),
+-spec start() -> ok.
+start() ->
     {ok, _} = gen_server:start({local, order_server}, ?MODULE, [], []),
     Cache = spawn(fun cache/0),
     register(price_cache, Cache),
-    {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}, {reuseaddr, true}]),
-    {ok, Port} = inet:port(Listen),
-    register(echo_acceptor, spawn(fun() -> accept(Listen) end)),
-    ok = await(Cache, ready),
-    io:put_chars("ready\n"),
-    _ = io:get_line(""),
-    plant_all(Plant, File, Port),
-    ok = file:close(File),
-    io:put_chars("planted\n"),
-    wait_for_end(),
-    halt().
+    register(echo_acceptor, spawn(fun() -> accept(listen()) end)),
+    Cache ! {ready, self()},
+    receive {Cache, ready, ?HEAP_ITEMS} -> ok end.
 
-plant_all(Plant, File, Port) ->
-    timer:sleep(1000),
-    echo_load(File, Port),
+listen() ->
+    {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}, {reuseaddr, true}]),
+    Listen.
+
+%% Plant is the path of the program `plant', Truth that of the file to write.
+-spec plant(file:filename(), file:filename()) -> ok.
+plant(Plant, Truth) ->
+    {ok, File} = file:open(Truth, [write, raw]),
+    timer:sleep(500),
+    echo_load(File),
     timer:sleep(500),
     hog(Plant, File),
     timer:sleep(500),
@@ -45,7 +41,8 @@ plant_all(Plant, File, Port) ->
     timer:sleep(500),
     collect(File),
     timer:sleep(500),
-    order_burst(File).
+    order_burst(File),
+    file:close(File).
 
 %% A process that keeps scheduler 1 busy loses its CPU to a hog for 30 ms.
 hog(Plant, File) ->
@@ -87,7 +84,8 @@ send_orders(N) ->
     N rem 200 =:= 0 andalso timer:sleep(2),
     send_orders(N - 1).
 
-echo_load(File, Port) ->
+echo_load(File) ->
+    {ok, Port} = inet:port(acceptor_socket()),
     Start = now_ns(),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
     {ok, Local} = inet:port(Socket),
@@ -103,6 +101,11 @@ echo_rounds(Socket, Data, N) ->
     ok = gen_tcp:send(Socket, Data),
     {ok, Data} = gen_tcp:recv(Socket, byte_size(Data)),
     echo_rounds(Socket, Data, N - 1).
+
+acceptor_socket() ->
+    {links, Links} = process_info(whereis(echo_acceptor), links),
+    [Listen] = [L || L <- Links, is_port(L)],
+    Listen.
 
 accept(Listen) ->
     {ok, Socket} = gen_tcp:accept(Listen),
@@ -136,10 +139,6 @@ cache_ready(Prices) ->
             cache_ready(Prices)
     end.
 
-await(Pid, ready) ->
-    Pid ! {ready, self()},
-    receive {Pid, ready, _} -> ok end.
-
 %% Run `plant' and give back the line that it prints.
 run(Plant, Arguments) ->
     Port = open_port({spawn_executable, Plant}, [{args, Arguments}, {line, 1024}, exit_status]),
@@ -165,13 +164,6 @@ write(File, Line) ->
 %% CLOCK_MONOTONIC, the clock of a recording.
 now_ns() ->
     os:perf_counter(nanosecond).
-
-wait_for_end() ->
-    case io:get_line("") of
-        eof -> ok;
-        {error, _} -> ok;
-        _ -> wait_for_end()
-    end.
 
 %% The function whose calls the demo traces.
 -spec handle_order(pos_integer()) -> integer().

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BEAMWEAVE_PLACE_H
+#define BEAMWEAVE_PLACE_H
+
+/*
+ * Files that are put where a target can see them: created below its root, given to its user, and
+ * removed by whoever put them there.
+ */
+
+#include <limits.h>
+
+#include "config.h"
+#include "target.h"
+
+struct place {
+	int directory_fd; /* -1: nothing was placed */
+	int fd;
+	char name[NAME_MAX + 1]; /* in the directory */
+	char path[PATH_MAX]; /* as the target sees it */
+};
+
+enum place_kind {
+	PLACE_SESSION, /* shared memory */
+	PLACE_LIBRARY, /* has to be mapped executable */
+};
+
+#define PLACE_NONE ((struct place){.directory_fd = -1, .fd = -1})
+
+/*
+ * Create a new file of a kind in the `nth` directory (from 0) that may be used for it. Returns 0,
+ * -ENOENT (there are no more directories), -errno; `fault` names the directory.
+ */
+int place_create(struct place *place, const struct target *target, enum place_kind kind,
+		 uint32_t without, unsigned int nth, struct fault *fault);
+/* Hand the file to the target's user, who gets `mode` on it. */
+int place_give(const struct place *place, const struct target *target, mode_t mode);
+/* An existing file, by the path that a person typed: our root's. To be removed later. */
+int place_open(struct place *place, const char *path, struct fault *fault);
+/* Remove the file and close it. Harmless when nothing was placed. */
+void place_remove(struct place *place);
+/* Close without removing. */
+void place_close(struct place *place);
+
+#endif

@@ -32,6 +32,18 @@
 #define RING_NO_INDEX	0xffffffffu
 #define RING_NO_DEPTH	0xffffffffu
 
+/* Tests hook a function here to force the races; a build without RING_TEST has none of it. */
+#ifdef RING_TEST
+extern void (*ring_test_hook)(const char *point);
+#define RING_TEST_POINT(name)                                                                      \
+	do {                                                                                       \
+		if (ring_test_hook)                                                                \
+			ring_test_hook(name);                                                      \
+	} while (0)
+#else
+#define RING_TEST_POINT(name) ((void)0)
+#endif
+
 /* ---- Records ---------------------------------------------------------------------------- */
 
 /* Values are stored in files: never change one, only add. */
@@ -223,17 +235,42 @@ struct ring_subbuf {
 	uint64_t discarded[RING_KINDS];
 };
 
-/* The low byte of a state word; the thread stands above it, the low half of the sequence on top. */
+/*
+ * The low byte of a state word; the thread stands above it, the low half of the sequence on top.
+ * A free sub-buffer keeps those of its last use, so that no state word ever comes back: whoever
+ * changes a state by CAS from the word that it read cannot mistake a later use for an earlier one.
+ * What a successor put back on the free stack after a death has RING_REPAIRED as its thread and the
+ * reader's epoch as its sequence.
+ *
+ *   FREE -> WRITING   writer, after it took the index off the free stack
+ *   WRITING -> FULL   the same writer
+ *   FULL -> READING   reader
+ *   READING -> FREE   reader, before it puts the index on the free stack
+ *   FULL -> WRITING   overwrite mode, a writer that found nothing free
+ *   READING -> FULL   reader, when its callback failed, or its successor after its death
+ */
 enum ring_state { RING_FREE = 0, RING_WRITING = 1, RING_FULL = 2, RING_READING = 3 };
 
 #define RING_STATE(state, thread, sequence)                                                        \
 	((uint64_t)(state) | (uint64_t)(thread) << 8 | (uint64_t)(uint32_t)(sequence) << 32)
 
+#define RING_STATE_OF(word)	((enum ring_state)((word) & 0xff))
+#define RING_STATE_THREAD(word) ((uint32_t)((word) >> 8) & 0xffffff)
+#define RING_STATE_SEQUENCE(word) ((uint32_t)((word) >> 32))
+#define RING_REPAIRED		0x800000u
+
+/*
+ * `consumed` of a state: the bytes in the low 17 bits, the low 15 bits of the sequence above, so
+ * that a reader's late store, for a sub-buffer that was overwritten meanwhile, finds another word.
+ */
+#define RING_CONSUMED(sequence, bytes)	((uint32_t)(sequence) << 17 | (uint32_t)(bytes))
+#define RING_CONSUMED_BYTES(consumed)	((consumed) & 0x1ffff)
+
 /* Beside the pool, so that the reader scans states without touching the sub-buffers. */
 struct ring_meta {
 	_Atomic uint64_t state;
 	_Atomic uint32_t next; /* free stack: index + 1 of the next, 0 ends */
-	_Atomic uint32_t consumed; /* bytes that a reader has stored for good */
+	_Atomic uint32_t consumed; /* RING_CONSUMED(): bytes that a reader has stored for good */
 };
 
 /* ---- Control and threads ---------------------------------------------------------------- */
@@ -327,7 +364,8 @@ enum ring_dict_type {
 	RING_DICT_PARENT = 9, /* key: pid word; the parent's pid word (uint64_t) */
 };
 
-#define RING_DICT_SLOT 32 /* entries start at multiples of this */
+#define RING_DICT_SLOT	      32 /* entries start at multiples of this */
+#define RING_DICT_PAYLOAD_MAX 60000u
 
 struct ring_dict_entry {
 	_Atomic uint32_t check; /* ring_dict_check(); stored last, by release; 0: not committed */
@@ -336,6 +374,13 @@ struct ring_dict_entry {
 	uint64_t key;
 	/* uint8_t payload[bytes] */
 };
+
+/* What an entry takes up in the dictionary. */
+static inline uint64_t ring_dict_size(uint32_t payload_bytes)
+{
+	return (sizeof(struct ring_dict_entry) + payload_bytes + RING_DICT_SLOT - 1) &
+	       ~(uint64_t)(RING_DICT_SLOT - 1);
+}
 
 struct ring_dict_mfa {
 	uint32_t module, function; /* atoms: index + 1 */
@@ -449,7 +494,10 @@ struct ring {
 /* Bytes of a session file with this configuration. 0: the sizes are out of range. */
 uint64_t ring_file_bytes(const struct ring_config *config);
 
-/* Make a session in zeroed memory of that size. Returns 0 or -EINVAL. */
+/*
+ * Make a session in zeroed memory of that size. It has no limits, and no lease either: nothing is
+ * recorded before control->lease_until_ns is set. Returns 0 or -EINVAL.
+ */
 int ring_create(struct ring *ring, void *map, uint64_t map_bytes, const struct ring_config *config,
 		uint64_t now_ns);
 
@@ -461,7 +509,7 @@ int ring_open(struct ring *ring, void *map, uint64_t map_bytes);
 /* A thread's place in a ring. Private to the thread; lives as long as the thread may write. */
 struct ring_writer {
 	uint8_t *subbuf; /* the sub-buffer being filled, NULL none */
-	uint32_t position; /* next byte in it; subbuf_bytes when none */
+	uint32_t position; /* next byte in it; 0 when none */
 	uint32_t limit; /* subbuf_bytes, 0 when none: nothing fits */
 	uint64_t base_ns;
 	uint64_t credits; /* left of the block drawn */
@@ -469,14 +517,17 @@ struct ring_writer {
 	struct ring *ring;
 	uint32_t thread_index;
 	uint32_t index; /* of subbuf */
-	/* overwrite mode: this thread's full sub-buffers, oldest first, as a list in the writer */
-	uint64_t sequence;
+	uint64_t sequence; /* of the newest sub-buffer begun */
+	/* overwrite mode: the oldest full one that is still ours, and where to look for it first */
 	uint64_t oldest_sequence;
+	uint32_t cursor;
+	uint32_t reserved; /* bytes of the record in progress: what ring_commit() may add at most */
 };
 
 /*
  * Claim a thread's entry: set-up, once a thread. `tid` as the kernel knows it inside the VM's pid
- * namespace. Returns 0, -ENOSPC (the table is full; events count in unclaimed_discarded).
+ * namespace, not 0. Returns 0, -EINVAL, -ENOSPC (the table is full). After -ENOSPC the writer may be
+ * used all the same: every reservation fails and counts in unclaimed_discarded.
  */
 int ring_writer_claim(struct ring_writer *writer, struct ring *ring, uint32_t tid,
 		      enum ring_role role, uint32_t number, uint64_t esdp);
@@ -507,7 +558,7 @@ static inline void *ring_reserve(struct ring_writer *writer, uint64_t now_ns, en
 	struct ring_record *record;
 
 	if (__builtin_expect(writer->limit - writer->position < bytes || delta_ns > UINT32_MAX ||
-				     !writer->credits || !writer->limit,
+				     !writer->credits,
 			     0)) {
 		record = ring_reserve_slow(writer, now_ns, kind, bytes);
 		if (!record)
@@ -521,16 +572,30 @@ static inline void *ring_reserve(struct ring_writer *writer, uint64_t now_ns, en
 	record->flags = 0;
 	record->bytes = (uint16_t)bytes;
 	record->process = process;
+	writer->reserved = bytes;
 	return record;
 }
 
-/* Publish the record that was reserved last; record->bytes may have been made smaller. */
+/*
+ * Publish the record that was reserved last; record->bytes may have been made smaller. A reservation
+ * that is not published costs nothing: the next one takes its place.
+ */
 static inline void ring_commit(struct ring_writer *writer, struct ring_record *record)
 {
-	_Atomic uint64_t *recorded = &writer->thread->recorded[record->kind];
+	/* volatile: read once; a peer that is not trusted can change both at any time */
+	uint32_t bytes = *(volatile uint16_t *)&record->bytes & ~7u;
+	uint32_t kind = *(volatile uint8_t *)&record->kind;
+	_Atomic uint64_t *recorded;
 
-	writer->position += record->bytes;
+	if (__builtin_expect(bytes > writer->reserved, 0))
+		bytes = writer->reserved;
+	if (__builtin_expect(kind >= RING_KINDS, 0))
+		kind = RING_UNKNOWN;
+	recorded = &writer->thread->recorded[kind];
+	writer->position += bytes;
+	writer->reserved = 0;
 	writer->credits--;
+	RING_TEST_POINT("commit");
 	/* relaxed: one writer; a reader takes exact counts after the end */
 	atomic_store_explicit(recorded, atomic_load_explicit(recorded, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
@@ -538,6 +603,13 @@ static inline void ring_commit(struct ring_writer *writer, struct ring_record *r
 	atomic_store_explicit(&((struct ring_subbuf *)writer->subbuf)->committed, writer->position,
 			      memory_order_release);
 }
+
+/*
+ * Credits: no more than control->credits records are written in all. Once a thread asks for one more
+ * the session is RING_STOPPED with RING_END_EVENTS; reservations that fail for it are not counted
+ * as discarded. Threads draw smaller blocks towards the end, so that control->credits <= 0 means
+ * that (nearly) all are spent.
+ */
 
 /* Count an event that was not recorded for a reason of the caller's. */
 void ring_discard(struct ring_writer *writer, uint64_t now_ns, enum ring_kind kind);
@@ -554,7 +626,7 @@ void ring_mfa_seen(struct ring *ring, uint32_t index);
 struct ring_atom_slot *ring_atom_slot(struct ring *ring, uint32_t atom);
 void ring_atom_seen(struct ring_atom_slot *slot, uint64_t hash);
 
-/* Append to the dictionary. Returns 0, -ENOSPC (counted), -EINVAL (longer than 60000 bytes). */
+/* Append to the dictionary. Returns 0, -ENOSPC (counted), -EINVAL (too long). */
 int ring_dict_put(struct ring *ring, enum ring_dict_type type, uint64_t key, const void *payload,
 		  uint32_t bytes);
 /* The same with the payload in two parts, so that a header and a text need no copy. */
@@ -581,13 +653,22 @@ typedef int (*ring_fragment_fn)(void *context, const struct ring_fragment *fragm
 
 struct ring_reader;
 
-/* Attach as the reader. Repairs what a dead reader left. NULL with errno (EBUSY: a live reader). */
+/*
+ * Attach as the reader. Repairs what a dead reader left. NULL with errno (EBUSY: a live reader).
+ * Planned hand-over: the successor stores its pid in control->next_reader_pid and calls this, which
+ * then waits up to 2 s for the old reader to leave (it sees next_reader_pid, drains once more and
+ * calls ring_reader_free()).
+ */
 struct ring_reader *ring_reader_new(struct ring *ring, uint32_t pid, uint64_t now_ns);
 void ring_reader_free(struct ring_reader *reader);
 
 /*
- * Pass on everything that is committed, at most `max_bytes`, and give full sub-buffers back.
- * Returns the bytes passed on, or -errno of the callback. Tolerates any content of the memory.
+ * Pass on everything that is committed, at most `max_bytes` (but one fragment at least), in turn from
+ * all threads, and give full sub-buffers back. Returns the bytes passed on, -errno of the callback,
+ * or -ESTALE: another reader has taken over. Tolerates any content of the memory.
+ *
+ * A fragment is stored before it counts as consumed: after a reader's death its last one can come
+ * again, to its successor, with the same thread, sequence and from.
  */
 int64_t ring_drain(struct ring_reader *reader, uint64_t max_bytes, ring_fragment_fn fn,
 		   void *context);
@@ -595,12 +676,17 @@ int64_t ring_drain(struct ring_reader *reader, uint64_t max_bytes, ring_fragment
 /* The share of the pool that is waiting to be read, in 1/1000, at the last drain. */
 uint32_t ring_fill_permille(const struct ring_reader *reader);
 
-/* New dictionary bytes since the last call: *data points into a private copy. Returns the bytes. */
+/*
+ * New dictionary bytes since the last call, whole entries: *data points into a private copy that is
+ * valid until the next call, *offset is their place in the dictionary. Returns the bytes; call it
+ * until it returns 0, and after ring_drain(): what a record names was there before the record. An
+ * entry that was committed late comes alone, by its own offset. Every reader starts from 0.
+ */
 int64_t ring_dict_drain(struct ring_reader *reader, const void **data, uint64_t *offset);
 
 /*
  * Walk entries in a copy of dictionary bytes that starts at a slot. Holes of dead writers are
- * skipped. *position starts at 0. Returns 1 and the entry, 0 at the end.
+ * skipped. `data` is 8-byte aligned; *position starts at 0. Returns 1 and the entry, 0 at the end.
  */
 int ring_dict_next(const void *data, uint64_t bytes, uint64_t *position,
 		   const struct ring_dict_entry **entry);

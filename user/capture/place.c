@@ -25,18 +25,14 @@ static const char *directory_nth(enum place_kind kind, uint32_t without, const c
 	return nth < (home ? 4u : 3u) ? library[nth] : NULL;
 }
 
-int place_create(struct place *place, const struct target *target, enum place_kind kind,
-		 uint32_t without, unsigned int nth, struct fault *fault)
+static int place_try(struct place *place, const struct target *target, enum place_kind kind,
+		     const char *directory, struct fault *fault)
 {
-	const char *home = target_variable(target, "HOME");
-	const char *directory = directory_nth(kind, without, home, nth);
 	struct statvfs file_system;
 	uint32_t mark = 0;
 	int error;
 
 	*place = PLACE_NONE;
-	if (!directory)
-		return -ENOENT;
 	if (getrandom(&mark, sizeof(mark), GRND_NONBLOCK) != sizeof(mark))
 		mark = (uint32_t)getpid();
 	snprintf(place->name, sizeof(place->name), "beamweave-%d-%08x%s", target->ns_pid, mark,
@@ -46,26 +42,41 @@ int place_create(struct place *place, const struct target *target, enum place_ki
 	place->directory_fd = target_file_open(target, directory, O_PATH | O_DIRECTORY, 0);
 	if (place->directory_fd < 0) {
 		error = place->directory_fd;
+		place->directory_fd = -1;
 		goto failed;
 	}
 	if (kind == PLACE_LIBRARY && !fstatvfs(place->directory_fd, &file_system) &&
 	    (file_system.f_flag & ST_NOEXEC)) {
-		error = -EPERM;
-		close(place->directory_fd);
-		*place = PLACE_NONE;
-		return fault_set(fault, error, NULL, "%s is mounted noexec", directory);
+		place_close(place);
+		return fault_set(fault, -EPERM, NULL, "the VM's %.200s is mounted noexec",
+				 directory);
 	}
 	place->fd = openat(place->directory_fd, place->name,
 			   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (place->fd >= 0)
 		return 0;
 	error = -errno;
-	close(place->directory_fd);
 failed:
-	*place = PLACE_NONE;
-	return fault_set(fault, error,
-			 error == -EACCES ? "run as root or as the VM's user" : NULL,
-			 "cannot create a file in the VM's %s: %s", directory, strerror(-error));
+	place_close(place);
+	return fault_set(fault, error, error == -EACCES ? "run as root or as the VM's user" : NULL,
+			 "cannot create a file in the VM's %.200s: %s", directory,
+			 strerror(-error));
+}
+
+int place_create(struct place *place, const struct target *target, enum place_kind kind,
+		 uint32_t without, unsigned int *nth, struct fault *fault)
+{
+	const char *home = target_variable(target, "HOME");
+	const char *directory;
+	int error = -ENOENT;
+
+	while ((directory = directory_nth(kind, without, home, *nth))) {
+		++*nth;
+		error = place_try(place, target, kind, directory, fault);
+		if (!error)
+			break;
+	}
+	return error;
 }
 
 int place_give(const struct place *place, const struct target *target, mode_t mode)

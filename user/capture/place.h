@@ -27,11 +27,12 @@ enum place_kind {
 #define PLACE_NONE ((struct place){.directory_fd = -1, .fd = -1})
 
 /*
- * Create a new file of a kind in the `nth` directory (from 0) that may be used for it. Returns 0,
- * -ENOENT (there are no more directories), -errno; `fault` names the directory.
+ * Create a new file of a kind in the first directory that can be used for it, from the *nth on (0 at
+ * first); *nth becomes the number behind it, for another try. Returns 0, -ENOENT (there are no more),
+ * or what the last directory said.
  */
 int place_create(struct place *place, const struct target *target, enum place_kind kind,
-		 uint32_t without, unsigned int nth, struct fault *fault);
+		 uint32_t without, unsigned int *nth, struct fault *fault);
 /* Hand the file to the target's user, who gets `mode` on it. */
 int place_give(const struct place *place, const struct target *target, mode_t mode);
 /* An existing file, by the path that a person typed: our root's. To be removed later. */

@@ -100,21 +100,16 @@ int rings_create(struct rings *rings, const struct target *target, uint32_t with
 {
 	uint64_t bytes = ring_file_bytes(config), now_ns = clock_ns();
 	struct ring_control *control;
-	int error = -ENOENT;
+	unsigned int nth = 0;
+	int error;
 
 	memset(rings, 0, sizeof(*rings));
 	rings->place = PLACE_NONE;
 	if (!bytes)
 		return fault_set(fault, -EINVAL, NULL, "the buffer size is out of range");
-	fault_set(fault, -ENOENT, NULL, "no directory for the ring");
-	for (unsigned int nth = 0; rings->place.fd < 0; nth++) {
-		int next = place_create(&rings->place, target, PLACE_SESSION, without, nth, fault);
-
-		if (next == -ENOENT && fault->error != -ENOENT)
-			return fault->error;
-		if (next == -ENOENT)
-			return -ENOENT;
-	}
+	error = place_create(&rings->place, target, PLACE_SESSION, without, &nth, fault);
+	if (error)
+		return error;
 	/* Takes the pages as well: a file with holes could fail later, inside the VM. */
 	do
 		error = fallocate(rings->place.fd, 0, 0, (off_t)bytes) ? -errno : 0;

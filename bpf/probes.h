@@ -153,4 +153,46 @@ struct probe_thread {
 	__u64 esdp; /* address of the scheduler's data; 0: none */
 };
 
+/*
+ * More about the records:
+ * - PROBE_SOCK_STATE with old_state == new_state: a socket that was there when the recording began.
+ * - PROBE_SOCK_SEND and PROBE_SOCK_RECV: one a call, of internet sockets. A peek is no receive. What
+ *   sendfile and splice move from a socket, and before 6.5 onto one, is not among them.
+ * - probe_task.parent_tid: who made it (fork), the process that its parent is in (exit), the tid that
+ *   the thread had until now (exec).
+ * - probe_syscall.result: -512 to -516 are the kernel's own: a signal interrupted the call.
+ */
+
+/* Where the saved registers of a thread that blocks are found. */
+enum probe_registers {
+	PROBE_REGISTERS_NONE = 0,
+	PROBE_REGISTERS_HELPER = 1, /* bpf_task_pt_regs(), 5.15 */
+	PROBE_REGISTERS_COMPUTED = 2, /* below the top of its stack */
+};
+
+/* What the loading process saw of itself; see kernel_check.c. */
+struct probe_check {
+	__u64 arg;
+	__s32 number;
+	__s32 tid, tgid; /* in the initial pid namespace */
+	__u32 seen;
+};
+
+/* Where a process is found from a thread's esdp. */
+struct probe_vm {
+	__u32 esdp_current_process, process_id;
+	__u32 on;
+	__u32 reserved;
+};
+
+_Static_assert(sizeof(struct probe_header) == 16, "header");
+_Static_assert(sizeof(struct probe_switch) == 104, "switch");
+_Static_assert(sizeof(struct probe_waking) == 72, "waking");
+_Static_assert(sizeof(struct probe_migrate) == 32, "migrate");
+_Static_assert(sizeof(struct probe_task) == 48, "task");
+_Static_assert(sizeof(struct probe_sock_state) == 72, "socket state");
+_Static_assert(sizeof(struct probe_sock_io) == 72, "socket io");
+_Static_assert(sizeof(struct probe_sock_event) == 72, "socket event");
+_Static_assert(sizeof(struct probe_syscall) == 88, "system call");
+
 #endif

@@ -38,6 +38,7 @@ struct kernel_config {
 	pid_t target; /* tgid in our pid namespace; children are followed while `follow` */
 	bool follow;
 	uint32_t ring_bytes; /* per CPU; 0: 4 MiB; a power of two */
+	uint32_t fallback; /* bits: take an older kernel's way even where the newer one is there */
 };
 
 struct kernel_missing {
@@ -79,6 +80,12 @@ uint32_t kernel_fill_permille(const struct kernel *kernel);
 
 uint32_t kernel_cpus(const struct kernel *kernel);
 int kernel_counts(struct kernel *kernel, uint32_t cpu, struct probe_counts *counts);
+
+/*
+ * Runs of probes that the kernel left out because the same probe was running on that CPU. They stand in
+ * no other count: it is an upper bound, since they need not have been the target's.
+ */
+uint64_t kernel_missed(const struct kernel *kernel);
 
 /* Detach all probes; what is in the rings can still be drained. */
 void kernel_stop(struct kernel *kernel);

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the scheduler does with a child whose doings are known. */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PREEMPTED(state) ((state) == 0 || (state) == 0x100)
+
+struct known {
+	struct timespec nap;
+	int fifo; /* descriptor in the child */
+	int cpu;
+	char path[64];
+	volatile int stop;
+};
+
+static void cpu_pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	CHECK(!sched_setaffinity(0, sizeof(set), &set));
+}
+
+static void known_run(void *context)
+{
+	struct known *known = context;
+	char byte;
+
+	cpu_pin(known->cpu);
+	known->nap.tv_nsec = 3000000;
+	syscall(SYS_nanosleep, &known->nap, NULL);
+	known->fifo = open(known->path, O_RDONLY);
+	/* a number that is no default */
+	known->fifo = fcntl(known->fifo, F_DUPFD, 77);
+	child_step();
+	syscall(SYS_read, known->fifo, &byte, 1);
+	spin_ms(400);
+	child_step();
+	child_pause();
+}
+
+static void hog_run(void *context)
+{
+	struct known *known = context;
+
+	prctl(PR_SET_NAME, "hog");
+	cpu_pin(known->cpu);
+	child_step();
+	while (!known->stop)
+		;
+}
+
+/* One CPU that this process may use, not the first where there are two. */
+static int cpu_choose(void)
+{
+	cpu_set_t set;
+	int cpu;
+
+	CHECK(!sched_getaffinity(0, sizeof(set), &set));
+	for (cpu = CPU_SETSIZE - 1; !CPU_ISSET(cpu, &set); cpu--)
+		;
+	return cpu;
+}
+
+struct seen {
+	size_t outs, ins, naps, reads, preemptions, throttled, stops;
+	size_t syscall_known, throttle_known;
+	uint64_t stop_from_ns, stop_to_ns; /* the longest */
+};
+
+/* A thread goes off and on a CPU by turns; what it left for and who came. */
+static void seen_count(struct seen *seen, const struct records *records, pid_t tid, pid_t hog,
+		       const struct known *known)
+{
+	uint64_t stop_from_ns = 0;
+	bool on = false, first = true;
+	size_t i;
+
+	memset(seen, 0, sizeof(*seen));
+	for (i = 0; i < records->count; i++) {
+		const struct probe_switch *record = (const void *)records->sorted[i];
+		bool out = record->h.kind == PROBE_SWITCH && record->prev_tid == tid;
+		bool in = record->h.kind == PROBE_SWITCH && record->next_tid == tid;
+
+		if (!out && !in)
+			continue;
+		CHECK(!!(record->flags & PROBE_PREV_TARGET) == out);
+		CHECK(!!(record->flags & PROBE_NEXT_TARGET) == in);
+		CHECK(first || on == out, "out and in do not alternate at %zu", i);
+		first = false;
+		on = in;
+		seen->outs += out;
+		seen->ins += in;
+		if (in && stop_from_ns) {
+			if (record->h.ts_ns - stop_from_ns >
+			    seen->stop_to_ns - seen->stop_from_ns) {
+				seen->stop_from_ns = stop_from_ns;
+				seen->stop_to_ns = record->h.ts_ns;
+			}
+			stop_from_ns = 0;
+		}
+		if (!out)
+			continue;
+		CHECK(record->prev_tgid == tid && record->next_tid != tid);
+		seen->throttled += !!(record->flags & PROBE_THROTTLED);
+		seen->throttle_known += !!(record->flags & PROBE_THROTTLE_KNOWN);
+		seen->syscall_known += !!(record->flags & PROBE_SYSCALL_KNOWN);
+		if (record->prev_state == 4) {
+			seen->stops++;
+			stop_from_ns = record->h.ts_ns;
+		}
+		if (record->prev_state == 1 && record->syscall == SYS_nanosleep &&
+		    record->syscall_arg == (uintptr_t)&known->nap)
+			seen->naps++;
+		if (record->prev_state == 1 && record->syscall == SYS_read &&
+		    record->syscall_arg == (uint64_t)known->fifo)
+			seen->reads++;
+		if (PREEMPTED(record->prev_state)) {
+			CHECK(record->syscall == -1);
+			if (record->next_tid == hog && !strcmp(record->next_comm, "hog"))
+				seen->preemptions++;
+		}
+	}
+}
+
+static void known_scenario(uint32_t fallback, struct seen *seen, struct records *records)
+{
+	struct known *known = shared_alloc(sizeof(*known));
+	uint64_t stopped_ns, continued_ns;
+	struct child child, hog;
+	struct kernel *kernel;
+	int fifo;
+
+	known->cpu = cpu_choose();
+	snprintf(known->path, sizeof(known->path), "/tmp/kernel_test.%d", getpid());
+	CHECK(!mkfifo(known->path, 0600));
+	fifo = open(known->path, O_RDWR);
+	child_start(&child, known_run, known);
+	kernel = kernel_need(
+		&(struct kernel_config){.wanted = BIT(KERNEL_SCHED) | BIT(KERNEL_BLOCKING),
+					.target = child.pid,
+					.fallback = fallback},
+		BIT(KERNEL_SCHED) | BIT(KERNEL_BLOCKING));
+	child_go(&child);
+	child_wait_step(&child);
+	unlink(known->path);
+	sleep_ms(20);
+	/* 50 ms of SIGSTOP: what lies between the two readings of the clock is certain */
+	kill(child.pid, SIGSTOP);
+	CHECK(waitpid(child.pid, NULL, WUNTRACED) == child.pid);
+	sleep_ms(1);
+	stopped_ns = now_ns();
+	sleep_ms(50);
+	continued_ns = now_ns();
+	kill(child.pid, SIGCONT);
+	child_start(&hog, hog_run, known);
+	child_go(&hog);
+	child_wait_step(&hog);
+	CHECK(write(fifo, "x", 1) == 1);
+	child_wait_step(&child);
+	known->stop = 1;
+	child_end(&hog);
+	child_go(&child);
+	child_end(&child);
+	kernel_stop(kernel);
+	records_drain(records, kernel);
+	records_sort(records);
+	CHECK(!counts_check(kernel, records));
+	seen_count(seen, records, child.pid, hog.pid, known);
+	CHECK(seen->naps >= 1);
+	CHECK(seen->reads >= 1);
+	CHECK(seen->preemptions >= 5, "%zu", seen->preemptions);
+	CHECK(seen->stops >= 1);
+	CHECK(seen->stop_from_ns <= stopped_ns && seen->stop_to_ns >= continued_ns);
+	CHECK(!seen->throttled);
+	CHECK(records->by_kind[PROBE_WAKING] >= 3);
+	CHECK(records->by_kind[PROBE_EXIT] == 1);
+	kernel_close(kernel);
+	close(fifo);
+}
+
+void scenario_switch(void)
+{
+	struct records records = {};
+	struct seen seen;
+
+	known_scenario(0, &seen, &records);
+	records_free(&records);
+}
+
+/* Untyped programs, the state read from the task, registers computed: what older kernels leave. */
+void scenario_fallback(void)
+{
+	struct records records = {};
+	struct seen seen;
+
+	known_scenario(ALL_PROBES, &seen, &records);
+	records_free(&records);
+}
+
+static void naps_run(void *context)
+{
+	unsigned int *count = context;
+	unsigned int i;
+
+	for (i = 0; i < *count; i++)
+		usleep(100);
+}
+
+void scenario_tiny(void)
+{
+	unsigned int *count = shared_alloc(sizeof(*count));
+	struct records records = {};
+	struct kernel *kernel;
+	struct child child;
+	uint64_t lost;
+
+	*count = 500;
+	child_start(&child, naps_run, count);
+	kernel = kernel_need(&(struct kernel_config){.wanted = BIT(KERNEL_SCHED),
+						     .target = child.pid,
+						     .ring_bytes = 4096},
+			     BIT(KERNEL_SCHED));
+	child_go(&child);
+	child_end(&child);
+	kernel_stop(kernel);
+	records_drain(&records, kernel);
+	CHECK(kernel_fill_permille(kernel) > 900);
+	/* two switches and a waking a nap, and 4 KiB hold fewer than 50 of either */
+	lost = counts_check(kernel, &records);
+	CHECK(records.count > 10 && lost >= 1500 - 50 * kernel_cpus(kernel), "%zu %llu",
+	      records.count, (unsigned long long)lost);
+	records_free(&records);
+	kernel_close(kernel);
+}
+
+static void spin_run(void *context)
+{
+	spin_ms(*(unsigned int *)context);
+}
+
+static int file_write(const char *folder, const char *name, const char *text)
+{
+	char path[256];
+	int fd, err = 0;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, strlen(text)) < 0)
+		err = -errno;
+	close(fd);
+	return err;
+}
+
+static uint64_t stat_read(const char *folder, const char *key)
+{
+	char path[256], line[128], name[64];
+	unsigned long long value = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/cpu.stat", folder);
+	file = fopen(path, "re");
+	CHECK(file);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "%63s %llu", name, &value) == 2 && !strcmp(name, key))
+			break;
+	fclose(file);
+	return value;
+}
+
+void scenario_throttled(void)
+{
+	unsigned int *spin = shared_alloc(sizeof(*spin));
+	size_t throttled = 0, known = 0, i;
+	char folder[128], pid[16];
+	struct records records = {};
+	struct kernel *kernel;
+	struct child child;
+	uint64_t periods;
+
+	snprintf(folder, sizeof(folder), "/sys/fs/cgroup/cpu/kernel_test.%d", getpid());
+	if (mkdir(folder, 0755))
+		test_skip("no cpu group of our own: %s", strerror(errno));
+	if (file_write(folder, "cpu.cfs_period_us", "50000") ||
+	    file_write(folder, "cpu.cfs_quota_us", "10000")) {
+		rmdir(folder);
+		test_skip("no CPU quota: %s", strerror(errno));
+	}
+	*spin = 60;
+	child_start(&child, spin_run, spin);
+	snprintf(pid, sizeof(pid), "%d", child.pid);
+	i = (size_t)file_write(folder, "cgroup.procs", pid);
+	kernel = kernel_need(
+		&(struct kernel_config){.wanted = BIT(KERNEL_SCHED), .target = child.pid},
+		BIT(KERNEL_SCHED));
+	child_go(&child);
+	child_end(&child);
+	periods = stat_read(folder, "nr_throttled");
+	rmdir(folder);
+	CHECK(!i, "the child could not be moved");
+	kernel_stop(kernel);
+	records_drain(&records, kernel);
+	records_sort(&records);
+	CHECK(!counts_check(kernel, &records));
+	for (i = 0; i < records.count; i++) {
+		const struct probe_switch *record = (const void *)records.sorted[i];
+
+		if (record->h.kind != PROBE_SWITCH || !(record->flags & PROBE_PREV_TARGET))
+			continue;
+		known += !!(record->flags & PROBE_THROTTLE_KNOWN);
+		if (!(record->flags & PROBE_THROTTLED))
+			continue;
+		CHECK(PREEMPTED(record->prev_state));
+		throttled++;
+	}
+	CHECK(known && periods >= 2 && throttled >= 2, "%zu known, %zu switches, %llu periods",
+	      known, throttled, (unsigned long long)periods);
+	/* the group held nobody else, but a task may be throttled once again on another CPU */
+	CHECK(throttled >= periods - 1, "%zu switches, %llu periods", throttled,
+	      (unsigned long long)periods);
+	records_free(&records);
+	kernel_close(kernel);
+}
+
+static void followed_run(void *context)
+{
+	pid_t pid;
+
+	(void)context;
+	pid = fork();
+	if (!pid) {
+		execl("/bin/true", "true", NULL);
+		_exit(1);
+	}
+	waitpid(pid, NULL, 0);
+}
+
+void scenario_follow(void)
+{
+	pid_t pids[8];
+	int follow;
+
+	for (follow = 0; follow < 2; follow++) {
+		struct records records = {};
+		size_t expected = follow ? 1 : 0, i;
+		struct kernel *kernel;
+		struct child child;
+
+		child_start(&child, followed_run, NULL);
+		kernel = kernel_need(&(struct kernel_config){.wanted = BIT(KERNEL_SCHED),
+							     .target = child.pid,
+							     .follow = follow},
+				     BIT(KERNEL_SCHED));
+		CHECK(kernel_targets(kernel, pids, 8) == 1 && pids[0] == child.pid);
+		child_go(&child);
+		child_end(&child);
+		/* both are reaped; the kernel frees them after a grace period */
+		for (i = 0; i < 500 && kernel_targets(kernel, pids, 8); i++)
+			sleep_ms(10);
+		CHECK(!kernel_targets(kernel, pids, 8));
+		kernel_stop(kernel);
+		records_drain(&records, kernel);
+		records_sort(&records);
+		CHECK(!counts_check(kernel, &records));
+		CHECK(records.by_kind[PROBE_FORK] == expected);
+		CHECK(records.by_kind[PROBE_EXEC] == expected);
+		CHECK(records.by_kind[PROBE_WAKEUP_NEW] == expected);
+		CHECK(records.by_kind[PROBE_EXIT] == expected + 1);
+		for (i = 0; i < records.count; i++) {
+			const struct probe_task *record = (const void *)records.sorted[i];
+
+			if (record->h.kind == PROBE_EXEC)
+				CHECK(!strcmp(record->comm, "true") &&
+				      record->tid == record->parent_tid);
+			if (record->h.kind == PROBE_FORK)
+				CHECK(record->parent_tid == child.pid && record->tid != child.pid);
+		}
+		records_free(&records);
+		kernel_close(kernel);
+	}
+}
+
+/* Two recordings at the same time see each its own. */
+void scenario_two(void)
+{
+	unsigned int *count = shared_alloc(2 * sizeof(*count));
+	struct records records[2] = {};
+	struct kernel *kernels[2];
+	struct child children[2];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		count[i] = i ? 40 : 20;
+		child_start(&children[i], naps_run, &count[i]);
+		kernels[i] = kernel_need(&(struct kernel_config){.wanted = BIT(KERNEL_SCHED),
+								 .target = children[i].pid},
+					 BIT(KERNEL_SCHED));
+	}
+	for (i = 0; i < 2; i++)
+		child_go(&children[i]);
+	for (i = 0; i < 2; i++)
+		child_end(&children[i]);
+	for (i = 0; i < 2; i++) {
+		size_t at, naps = 0;
+
+		kernel_stop(kernels[i]);
+		records_drain(&records[i], kernels[i]);
+		records_sort(&records[i]);
+		CHECK(!counts_check(kernels[i], &records[i]));
+		for (at = 0; at < records[i].count; at++) {
+			const struct probe_switch *record = (const void *)records[i].sorted[at];
+
+			if (record->h.kind != PROBE_SWITCH)
+				continue;
+			CHECK(record->prev_tid == children[i].pid ||
+			      record->next_tid == children[i].pid);
+			naps += record->prev_tid == children[i].pid && record->prev_state == 1;
+		}
+		CHECK(naps >= count[i], "%zu", naps);
+		records_free(&records[i]);
+		kernel_close(kernels[i]);
+	}
+}

@@ -146,6 +146,10 @@ struct file_damage {
 	uint64_t damaged_chunks; /* checksums that do not match; skipped */
 	uint64_t skipped_bytes;
 	uint64_t truncated_bytes; /* after the last whole chunk */
+	/* found while decoding; known after trace_open() */
+	uint64_t damaged_records; /* lengths or contents that make no sense; lost */
+	uint64_t unknown_records; /* of kinds that this version does not know; counted, not given */
+	uint64_t clamped_records; /* went back in time; given at the time of the one before */
 };
 
 struct file_reader {
@@ -158,12 +162,16 @@ struct file_reader {
 };
 
 /*
- * Open and index: every chunk's checksum is verified once, here. Memory: 40 bytes a chunk. Returns 0,
- * -errno, -EINVAL (no .bwt), -EPROTO (a newer version).
+ * Open and index: every chunk's checksum is verified once, here. Memory: 40 bytes a chunk. "-" and
+ * pipes are first copied to an unnamed temporary file. Returns 0, -errno, -EINVAL (no .bwt), -EPROTO
+ * (a newer version).
  */
 int file_open(struct file_reader *reader, const char *path);
 /* Read a chunk's payload into `buffer` of at least header.bytes. Returns 0, or -EIO when it changed. */
 int file_read(const struct file_reader *reader, const struct chunk *chunk, void *buffer);
+/* The first bytes of a payload, unchecked: a hint that file_read() has to confirm. */
+int file_peek(const struct file_reader *reader, const struct chunk *chunk, void *buffer,
+	      uint32_t bytes);
 void file_reader_close(struct file_reader *reader);
 
 #endif

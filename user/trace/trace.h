@@ -70,6 +70,30 @@ bool trace_process_own(const struct trace *trace, uint64_t word);
 size_t trace_term_text(struct trace *trace, struct text etf, char *buffer, size_t size);
 /* Lines for the user that the tracer left: "3 processes have another tracer (<0.90.0>)". */
 size_t trace_notes(const struct trace *trace, const char *const **notes);
+/* Who spawned a process, as far as it was seen or asked; 0 unknown. */
+uint64_t trace_process_parent(const struct trace *trace, uint64_t word);
+/* The trace flags that were on, "call,return_to", as the tracer said last; NULL: it said nothing. */
+const char *trace_flags(const struct trace *trace);
+/* Events of beamweave's own processes by kind, left out of what trace_next() gives. */
+uint64_t trace_own_events(const struct trace *trace, enum ring_kind kind);
+
+/*
+ * Accounts. For each thread and kind, over the whole file:
+ *   recorded == given by trace_next() + own events + unknown kinds + losses "overwritten", "damaged"
+ *   discarded == losses "discarded"
+ * when trace_thread.counted. Events of threads that found no entry in the VM's thread table are a
+ * loss of ring LOSS_UNCLAIMED and kind RING_UNKNOWN.
+ */
+#define LOSS_UNCLAIMED 0xffffffffu
+
+/*
+ * A person's time of day, local time: "14:03:05", "14:03:05.25", "2026-11-30 14:03:05" or, from the
+ * start, "+1.5s", "+300ms". A time of day is the first one not before the start of the recording's
+ * day. Returns 0 or -EINVAL.
+ */
+int trace_parse_time(const struct trace *trace, const char *text, uint64_t *ts_ns);
+/* "14:03:05.123456", local time. Returns the length. */
+size_t trace_time_text(const struct trace *trace, uint64_t ts_ns, char *buffer, size_t size);
 /* "ECONNREFUSED"-style and system call names come from elsewhere: syscall_name() in syscalls.h. */
 
 #endif

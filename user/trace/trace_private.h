@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BEAMWEAVE_TRACE_PRIVATE_H
+#define BEAMWEAVE_TRACE_PRIVATE_H
+
+/* What the files of a trace share and nobody else sees. */
+
+#include "decode.h"
+#include "merge.h"
+#include "names.h"
+#include "trace.h"
+
+/* A loss with its counts kept sparse: there may be one for each sub-buffer. */
+struct loss_note {
+	uint64_t from_ns, to_ns;
+	const char *why;
+	uint32_t ring;
+	uint32_t first, count; /* in trace->loss_counts */
+	bool kernel;
+};
+
+struct loss_counts {
+	uint32_t kind;
+	uint64_t count;
+};
+
+/* What stands beside the records and has a time. */
+struct side {
+	uint64_t ts_ns;
+	uint32_t kind; /* enum event_kind */
+	uint32_t index; /* of the loss note, of the moment, of the chunk */
+};
+
+struct trace {
+	struct file_reader file;
+	json_t *meta;
+	struct ring_vm vm;
+	bool vm_known;
+	struct names *names;
+
+	struct chunk_clock *clocks; /* by monotonic time */
+	size_t clock_count;
+	struct chunk_task *tasks;
+	size_t task_count;
+	uint64_t first_ns, last_ns; /* of all events; first_ns UINT64_MAX: none */
+
+	struct trace_thread *threads; /* by ring, parallel to decoders */
+	struct vm_decoder *decoders;
+	size_t thread_count;
+	struct ring_thread *entries; /* of the newest THREADS chunk, by ring */
+	size_t entry_count;
+	size_t entries_chunk; /* where it stands in the file; SIZE_MAX: nowhere */
+	struct chunk_threads entries_head;
+	struct kernel_decoder *cpus;
+	size_t cpu_count;
+	struct probe_counts *kernel_counts; /* by CPU */
+	size_t kernel_counts_count;
+
+	struct loss_note *losses;
+	size_t loss_count, loss_capacity;
+	struct loss_counts *loss_counts;
+	size_t loss_counts_count, loss_counts_capacity;
+	struct side *sides;
+	size_t side_count, side_next;
+	struct loss loss; /* the one given */
+	uint8_t *sample; /* the one given */
+	size_t sample_bytes;
+
+	uint64_t own[RING_KINDS];
+	struct merge merge;
+};
+
+/* Fill an opened file's trace from its chunks. 0 or -errno. */
+int trace_load(struct trace *trace);
+/* Read all records once: accounts, losses, names. After trace_load(). */
+int trace_account(struct trace *trace);
+
+#endif

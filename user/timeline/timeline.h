@@ -91,7 +91,7 @@ struct message {
 	uint32_t to_name; /* registered name sent to, 0 */
 	uint64_t sent_ns; /* 0 when not seen */
 	uint64_t fetched_ns; /* `receive`: moved into the private queue; 0 when not seen */
-	uint64_t ran_ns; /* the receiver's first `in` after sent_ns; 0 when not seen */
+	uint64_t ran_ns; /* the receiver's first `in` after sent_ns, sent_ns when it ran then; 0 not seen */
 	int32_t sent_tid, fetched_tid;
 	struct ring_shape shape;
 	bool noproc;
@@ -162,6 +162,7 @@ struct timeline_sink {
 	void (*loss)(void *context, const struct loss *loss);
 	void (*socket)(void *context, const struct socket_totals *totals); /* at the end */
 	void (*event)(void *context, const struct event *event); /* each one, first of all */
+	void (*queue)(void *context, const struct queue_sample *sample); /* at each change */
 };
 
 /* A process's account, as known at the end. */

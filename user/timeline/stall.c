@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stall.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+void stalls_free(struct stalls *stalls)
+{
+	struct stall_burst *burst;
+	size_t position = 0;
+
+	while ((burst = map_next(&stalls->bursts, &position)))
+		free(burst);
+	map_free(&stalls->bursts);
+}
+
+const char *stall_cause_name(enum stall_cause cause)
+{
+	static const char *const names[] = {
+		[STALL_PREEMPTED] = "preempted",
+		[STALL_THROTTLED] = "throttled",
+		[STALL_STOPPED] = "stopped",
+		[STALL_SYSCALL] = "syscall",
+		[STALL_LOCK] = "lock",
+		[STALL_BLOCKED] = "blocked",
+		[STALL_GC] = "gc",
+		[STALL_LONG_RUN] = "long_run",
+		[STALL_UNKNOWN] = "unknown",
+	};
+
+	return (size_t)cause < sizeof(names) / sizeof(names[0]) ? names[cause] : "unknown";
+}
+
+/* System calls in which a scheduler without work waits for some. */
+static bool syscall_waits(int32_t number)
+{
+	switch (number) {
+	case SYS_futex:
+	case SYS_epoll_pwait:
+	case SYS_ppoll:
+	case SYS_pselect6:
+#ifdef SYS_epoll_wait
+	case SYS_epoll_wait:
+#endif
+#ifdef SYS_poll
+	case SYS_poll:
+#endif
+#ifdef SYS_select
+	case SYS_select:
+#endif
+#ifdef SYS_epoll_pwait2
+	case SYS_epoll_pwait2:
+#endif
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Cause and evidence of a time off the CPU. False: the thread had nothing to do. */
+static bool stall_classify(const struct thread *thread, const struct thread_interval *interval,
+			   struct stall *stall)
+{
+	bool executes = interval->process_known && interval->process;
+
+	stall->certain = executes;
+	switch (interval->state) {
+	case THREAD_RUNNABLE:
+		if (interval->throttled) {
+			stall->cause = STALL_THROTTLED;
+			stall->evidence = "its control group's CPU quota was used up";
+		} else if (interval->preempted) {
+			stall->cause = STALL_PREEMPTED;
+			stall->evidence =
+				"taken off the CPU while it could run; another task came on";
+		} else {
+			stall->cause = STALL_PREEMPTED;
+			stall->evidence = "woken, but its CPU was taken";
+			stall->certain = interval->by_tid != 0;
+		}
+		return true;
+	case THREAD_STOPPED:
+		stall->cause = STALL_STOPPED;
+		stall->evidence = "stopped by a signal or a debugger";
+		stall->certain = true;
+		return executes || thread->totals.role == RING_ROLE_NORMAL;
+	case THREAD_BLOCKED:
+		stall->cause = STALL_BLOCKED;
+		stall->evidence =
+			"in an uninterruptible wait of the kernel (page fault, memory, disk)";
+		return true;
+	case THREAD_SLEEPING:
+		break;
+	default:
+		return false;
+	}
+	if (interval->syscall == SYS_futex && executes) {
+		stall->cause = STALL_LOCK;
+		stall->evidence = "waited for a lock while it was executing a process";
+		return true;
+	}
+	if (interval->syscall >= 0 && (executes || !syscall_waits(interval->syscall))) {
+		stall->cause = STALL_SYSCALL;
+		stall->evidence =
+			executes ? "waited in a system call while it was executing a process"
+				 : "waited in a system call that no idle scheduler makes";
+		return true;
+	}
+	if (executes) {
+		stall->cause = STALL_UNKNOWN;
+		stall->evidence = "slept while it was executing a process";
+		stall->certain = false;
+		return true;
+	}
+	return false;
+}
+
+static void stall_emit(struct stalls *stalls, const struct stall *stall)
+{
+	if (stalls->sink && stalls->sink->stall)
+		stalls->sink->stall(stalls->sink->context, stall);
+}
+
+static bool thread_is_scheduler(const struct thread *thread)
+{
+	return thread->totals.role >= RING_ROLE_NORMAL && thread->totals.role <= RING_ROLE_DIRTY_IO;
+}
+
+static int stall_short(struct stalls *stalls, const struct stall *stall)
+{
+	struct stall_burst *burst = map_get(&stalls->bursts, (uint32_t)stall->tid);
+	uint64_t duration_ns = stall->end_ns - stall->start_ns;
+	uint32_t i;
+
+	if (!burst) {
+		burst = calloc(1, sizeof(*burst));
+		if (!burst)
+			return -ENOMEM;
+		if (map_put(&stalls->bursts, (uint32_t)stall->tid, burst)) {
+			free(burst);
+			return -ENOMEM;
+		}
+	}
+	if (burst->cause != stall->cause || burst->by_tgid != stall->by_tgid ||
+	    stall->start_ns > burst->last_ns + BURST_GAP_NS) {
+		burst->count = 0;
+		burst->made = false;
+		burst->total_ns = 0;
+		burst->cause = stall->cause;
+		burst->by_tgid = stall->by_tgid;
+	}
+	burst->last_ns = stall->end_ns;
+	burst->total_ns += duration_ns;
+	if (!burst->made && burst->total_ns < stalls->min_ns && burst->count < BURST_MAX) {
+		burst->held[burst->count++] = *stall;
+		return 0;
+	}
+	burst->made = true;
+	for (i = 0; i < burst->count; i++)
+		stall_emit(stalls, &burst->held[i]);
+	burst->count = 0;
+	stall_emit(stalls, stall);
+	return 0;
+}
+
+int stall_thread(struct stalls *stalls, const struct thread *thread,
+		 const struct thread_interval *interval)
+{
+	uint64_t duration_ns = interval->end_ns - interval->start_ns;
+	struct stall stall = {
+		.tid = interval->tid,
+		.role = thread->totals.role,
+		.number = thread->totals.number,
+		.start_ns = interval->start_ns,
+		.end_ns = interval->end_ns,
+		.process = interval->process_known ? interval->process : 0,
+		.mfa = RING_NO_INDEX,
+		.by_tid = interval->by_tid,
+		.by_tgid = interval->by_tgid,
+		.syscall = interval->syscall,
+		.syscall_arg = interval->syscall_arg,
+	};
+
+	if (!stalls->sink || !stalls->sink->stall || !thread_is_scheduler(thread))
+		return 0;
+	if (duration_ns < stalls->min_ns / BURST_SHARE || !stall_classify(thread, interval, &stall))
+		return 0;
+	memcpy(stall.by_comm, interval->by_comm, sizeof(stall.by_comm));
+	return stall_short(stalls, &stall);
+}
+
+void stall_run(struct stalls *stalls, const struct thread *thread, const struct run_interval *run,
+	       uint64_t on_cpu_ns)
+{
+	uint64_t least_ns = stalls->min_ns > LONG_RUN_NS ? stalls->min_ns : LONG_RUN_NS;
+	struct stall stall = {
+		.tid = run->tid,
+		.role = RING_ROLE_NORMAL,
+		.number = run->scheduler,
+		.start_ns = run->start_ns,
+		.end_ns = run->end_ns,
+		.cause = STALL_LONG_RUN,
+		.process = run->process,
+		.mfa = run->mfa_out != RING_NO_INDEX ? run->mfa_out : run->mfa_in,
+		.syscall = -2,
+		.certain = thread && !run->open,
+		.evidence = "one process kept the scheduler for itself from `in` to `out`",
+	};
+
+	if (run->dirty || !run->scheduler || on_cpu_ns < least_ns)
+		return;
+	if (thread && thread->totals.role > RING_ROLE_NORMAL)
+		return;
+	stall_emit(stalls, &stall);
+}
+
+void stall_gc(struct stalls *stalls, const struct thread *thread, const struct gc_interval *gc,
+	      uint32_t mfa)
+{
+	struct stall stall = {
+		.tid = gc->tid,
+		.role = RING_ROLE_NORMAL,
+		.number = thread ? thread->totals.number : 0,
+		.start_ns = gc->start_ns,
+		.end_ns = gc->end_ns,
+		.cause = STALL_GC,
+		.process = gc->process,
+		.mfa = mfa,
+		.syscall = -2,
+		.certain = !gc->open && !gc->failed,
+		.evidence = "collected a process's garbage; no other process could run there",
+	};
+
+	if (gc->dirty || gc->end_ns - gc->start_ns < stalls->min_ns)
+		return;
+	if (thread && thread->totals.role > RING_ROLE_NORMAL)
+		return;
+	stall_emit(stalls, &stall);
+}

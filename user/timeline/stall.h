@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BEAMWEAVE_STALL_H
+#define BEAMWEAVE_STALL_H
+
+/*
+ * Stalls: a scheduler thread that had work did not get on with it.
+ *
+ * - Off the CPU: runnable (throttled, preempted, woken but kept waiting), stopped, blocked, or asleep in a
+ *   system call or a lock while it was executing a process. A thread that sleeps in futex, poll or
+ *   epoll with no process is idle. A stop counts for idle normal schedulers too: input waited.
+ * - On the CPU, normal schedulers only: a collection, or one process running for LONG_RUN_NS or more of
+ *   CPU time without a collection.
+ *
+ * A stall shorter than the minimum is made only as a part of a burst: times off the CPU with the same
+ * cause and culprit on one thread, each no more than BURST_GAP_NS after the one before and at least
+ * an eighth of the minimum long, that add up to the minimum. Each is a stall of its own.
+ */
+
+#include "process.h"
+#include "thread.h"
+
+#define LONG_RUN_NS  10000000ULL
+#define BURST_GAP_NS 10000000ULL
+#define BURST_SHARE  8
+#define BURST_MAX    16
+
+/* Short times off the CPU of one thread that may become a burst. */
+struct stall_burst {
+	struct stall held[BURST_MAX];
+	uint32_t count;
+	bool made; /* it is one: what comes is given out at once */
+	uint64_t total_ns, last_ns;
+	enum stall_cause cause;
+	int32_t by_tgid;
+};
+
+struct stalls {
+	const struct timeline_sink *sink;
+	uint64_t min_ns;
+	struct map bursts; /* tid -> struct stall_burst */
+};
+
+void stalls_free(struct stalls *stalls);
+/* An interval of a thread has ended. */
+int stall_thread(struct stalls *stalls, const struct thread *thread,
+		 const struct thread_interval *interval);
+/* A run has ended, `on_cpu_ns` of which the thread ran and did not collect garbage. */
+void stall_run(struct stalls *stalls, const struct thread *thread, const struct run_interval *run,
+	       uint64_t on_cpu_ns);
+void stall_gc(struct stalls *stalls, const struct thread *thread, const struct gc_interval *gc,
+	      uint32_t mfa);
+
+#endif

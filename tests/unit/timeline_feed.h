@@ -33,7 +33,7 @@ struct feed {
 };
 
 #define FEED_SINK(name, field, type)                                                               \
-	static void feed_##name(void *context, const type *value)                                  \
+	static inline void feed_##name(void *context, const type *value)                           \
 	{                                                                                          \
 		struct feed *feed = context;                                                       \
                                                                                                    \
@@ -48,25 +48,25 @@ FEED_SINK(message, message, struct message)
 FEED_SINK(stall, stall, struct stall)
 FEED_SINK(socket, socket, struct socket_totals)
 
-static void feed_event(void *context, const struct event *event)
+static inline void feed_event(void *context, const struct event *event)
 {
 	(void)event;
 	((struct feed *)context)->event_count++;
 }
 
-static void feed_instant(void *context, const struct instant *instant)
+static inline void feed_instant(void *context, const struct instant *instant)
 {
 	(void)instant;
 	((struct feed *)context)->instant_count++;
 }
 
-static void feed_loss(void *context, const struct loss *loss)
+static inline void feed_loss(void *context, const struct loss *loss)
 {
 	(void)loss;
 	((struct feed *)context)->loss_count++;
 }
 
-static struct feed *feed_new(uint64_t min_stall_ns)
+static inline struct feed *feed_new(uint64_t min_stall_ns)
 {
 	struct feed *feed = calloc(1, sizeof(*feed));
 	struct timeline_sink sink = {

@@ -31,6 +31,7 @@ endif
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
+.SECONDARY:
 .PHONY: all demo check check-unit bench lint format install clean deps-build deps-test tests vmlinux dialyzer soak fuzz
 .DEFAULT_GOAL := all
 
@@ -117,7 +118,8 @@ $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c vmlinux.h
 	$(call say,BPF,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) -g -O2 -target bpf -D__TARGET_ARCH_$(BPF_ARCH) -Wall -Wextra -Werror \
-		-Wno-missing-declarations -I. -Ibpf -I/usr/include/$(MULTIARCH) -MMD -MP -MT $@ -c $< -o $@.tmp
+		-Wno-missing-declarations -I. -Ibpf -I/usr/include/$(MULTIARCH) -MMD -MP -MT $@ \
+		-MF $(@:.o=.d) -c $< -o $@.tmp
 	$(Q)$(BPFTOOL) gen object $@ $@.tmp
 
 $(BUILD)/bpf/%.skel.h: $(BUILD)/bpf/%.bpf.o

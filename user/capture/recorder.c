@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recorder.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "meta.h"
+#include "recorder_steps.h"
+
+#define SECOND_NS	   1000000000ull
+#define PACE_MIN_MS	   5
+#define PACE_MAX_MS	   100
+#define PACE_START_MS	   20
+#define FILL_FAST_PERMILLE 250 /* drain more often above it */
+#define FILL_SLOW_PERMILLE 60 /* less often below it */
+#define END_WAIT_NS	   (5 * SECOND_NS) /* for the node's word that it is over */
+#define END_WAIT_MAX_NS	   (60 * SECOND_NS) /* while it shows that it works on it */
+#define HEARTBEAT_NS	   (2 * SECOND_NS)
+#define CLOSING_BYTES	   (1u << 20) /* of the last chunks, for --max-size */
+#define VM_LOOK_NS	   (20 * 1000000ull) /* between looks for a command's VM */
+
+/* One recording on its way. */
+struct run {
+	struct recorder *recorder;
+	const struct recorder_view *view;
+	struct fault *fault;
+	int signal_fd;
+	unsigned int interrupts;
+	unsigned int pace_ms;
+	uint64_t second; /* that was written last */
+	uint64_t looked_ns; /* for the command's VM */
+	bool stop_at_once;
+	bool vm_settled; /* attached, or it will not be */
+	bool told; /* what is on */
+};
+
+uint64_t recorder_clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+void recorder_note(const struct recorder_view *view, const char *format, ...)
+{
+	va_list arguments;
+	char text[1400];
+
+	if (!view->note)
+		return;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	view->note(view->context, text);
+}
+
+const char *recorder_end_name(enum recorder_end end)
+{
+	static const char *const names[] = {
+		[RECORDER_GOES_ON] = "none",
+		[RECORDER_TIME] = "duration",
+		[RECORDER_EVENTS] = "max_events",
+		[RECORDER_SIZE] = "max_size",
+		[RECORDER_INTERRUPTED] = "interrupted",
+		[RECORDER_TARGET_ENDED] = "target_ended",
+		[RECORDER_NODE] = "stopped_on_node",
+		[RECORDER_TRACER_FAILED] = "tracer_failed",
+		[RECORDER_DISK_FULL] = "disk_full",
+		[RECORDER_PIPE] = "reader_gone",
+		[RECORDER_OUTPUT] = "output_failed",
+	};
+
+	return names[end];
+}
+
+static void run_end(struct run *run, enum recorder_end end)
+{
+	if (run->recorder->end == RECORDER_GOES_ON)
+		run->recorder->end = end;
+}
+
+static void output_failed(struct run *run, int error)
+{
+	if (!run->recorder->output_error)
+		run->recorder->output_error = error;
+	run_end(run, error == -ENOSPC || error == -EDQUOT || error == -EFBIG ? RECORDER_DISK_FULL
+		     : error == -EPIPE					     ? RECORDER_PIPE
+									     : RECORDER_OUTPUT);
+}
+
+/* ---- The VM's side as it changes ---- */
+
+/* Leave the VM side; the kernel's may go on. Returns -errno when nothing is left to record. */
+static int vm_give_up(struct run *run, const struct fault *why)
+{
+	struct recorder *recorder = run->recorder;
+	bool fatal = recorder->config->attach_required || why->error == -ENOSPC ||
+		     why->error == -EBUSY;
+
+	run->vm_settled = true;
+	recorder->attach_fault = *why;
+	recorder->rings = NULL;
+	if (!fatal && recorder->kernel && kernel_enabled(recorder->kernel))
+		return 0;
+	*run->fault = *why;
+	return why->error;
+}
+
+static int attach_watch(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+	int error;
+
+	if (!recorder->attach || run->vm_settled)
+		return 0;
+	if (!recorder->rings)
+		recorder->rings = attach_rings(recorder->attach);
+	switch (attach_state(recorder->attach)) {
+	case ATTACH_WORKING:
+		return 0;
+	case ATTACH_FAILED:
+		recorder->info = *attach_info(recorder->attach);
+		snprintf(recorder->node, sizeof(recorder->node), "%s",
+			 attach_node(recorder->attach)->name);
+		error = vm_give_up(run, attach_fault(recorder->attach));
+		attach_end(recorder->attach);
+		recorder->attach = NULL;
+		return error;
+	case ATTACH_DONE:
+		break;
+	}
+	recorder->rings = attach_rings(recorder->attach);
+	recorder->info = *attach_info(recorder->attach);
+	snprintf(recorder->node, sizeof(recorder->node), "%s", recorder->info.node);
+	recorder->attached = true;
+	run->vm_settled = true;
+	return 0;
+}
+
+static int command_watch(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+
+	if (!recorder->command.pid || recorder->target.pid || run->vm_settled ||
+	    recorder->now_ns - run->looked_ns < VM_LOOK_NS)
+		return 0;
+	run->looked_ns = recorder->now_ns;
+	return recorder_open_command_vm(recorder, run->fault);
+}
+
+static void session_broken(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+	bool kernel = recorder->kernel && kernel_enabled(recorder->kernel);
+
+	recorder->rings = NULL;
+	recorder->attached = false;
+	fault_set(&recorder->attach_fault, -EIO, NULL, "the session's file was truncated by others");
+	recorder_note(run->view, "the session's file was truncated by others: Erlang events end here%s",
+		      kernel ? ", the kernel's go on" : "");
+	if (!kernel)
+		run_end(run, RECORDER_TRACER_FAILED);
+}
+
+/* What the node's side says of itself. */
+static void tracer_watch(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+
+	if (!recorder->rings)
+		return;
+	if (rings_broken()) {
+		session_broken(run);
+		return;
+	}
+	if (rings_tracer(recorder->rings) != RING_TRACER_ENDED)
+		return;
+	recorder->tracer_confirmed = true;
+	switch (rings_end_reason(recorder->rings)) {
+	case RING_END_EVENTS:
+		run_end(run, RECORDER_EVENTS);
+		break;
+	case RING_END_TIME:
+		run_end(run, RECORDER_TIME);
+		break;
+	case RING_END_SHELL:
+	case RING_END_ASKED:
+		run_end(run, RECORDER_NODE);
+		break;
+	default:
+		run_end(run, RECORDER_TRACER_FAILED);
+	}
+}
+
+/* ---- Beginning, limits ---- */
+
+static bool all_on(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+
+	/* A command's VM is not waited for: the kernel side is on from its exec. */
+	if (recorder->command.pid && !recorder->attach)
+		return true;
+	if (recorder->attach && !run->vm_settled)
+		return recorder->command.pid != 0;
+	return !recorder->rings || rings_tracer(recorder->rings) >= RING_TRACER_ON;
+}
+
+static int begin_watch(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+	bool waits = recorder->config->attach && !run->vm_settled;
+
+	if (!recorder->begun_ns && all_on(run))
+		recorder->begun_ns = recorder->now_ns;
+	if (!recorder->begun_ns || waits || run->told)
+		return 0;
+	run->told = true;
+	if (run->view->begun)
+		run->view->begun(run->view->context, recorder);
+	return meta_write(recorder);
+}
+
+static uint64_t pending_bytes(const struct recorder *recorder)
+{
+	return recorder->rings ? recorder->config->buffer_bytes / 1000 *
+					 rings_fill_permille(recorder->rings)
+			       : 0;
+}
+
+static void limits_watch(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+	const struct capture_config *config = recorder->config;
+	uint64_t margin = CLOSING_BYTES < config->max_bytes / 8 ? CLOSING_BYTES
+								 : config->max_bytes / 8;
+
+	if (config->duration_ns && recorder->begun_ns &&
+	    recorder->now_ns - recorder->begun_ns >= config->duration_ns)
+		run_end(run, RECORDER_TIME);
+	if (config->max_bytes && file_bytes(recorder->writer) + pending_bytes(recorder) + margin >=
+					 config->max_bytes)
+		run_end(run, RECORDER_SIZE);
+	/* Erlang events are counted where they are made; without them the kernel's are. */
+	if (config->max_events && run->vm_settled && !recorder->attached &&
+	    !recorder->rings) {
+		recorder_count(recorder);
+		if (recorder->kernel_recorded >= config->max_events)
+			run_end(run, RECORDER_EVENTS);
+	}
+	if (recorder->command.pid) {
+		if (command_ended(&recorder->command))
+			run_end(run, RECORDER_TARGET_ENDED);
+	} else if (recorder->target.pid && target_ended(&recorder->target)) {
+		run_end(run, RECORDER_TARGET_ENDED);
+	}
+}
+
+/* ---- The loop ---- */
+
+static void signals_read(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+	struct signalfd_siginfo info;
+
+	while (read(run->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGCHLD)
+			continue;
+		run->interrupts++;
+		/* A terminal sends to the command as well, kill(1) to us alone. */
+		if (recorder->command.pid && !recorder->command.ended && info.ssi_pid)
+			kill(recorder->command.pid, (int)info.ssi_signo);
+		if (!recorder->command.pid || run->interrupts > 1)
+			run_end(run, RECORDER_INTERRUPTED);
+		if (run->interrupts > (recorder->command.pid ? 2u : 1u))
+			run->stop_at_once = true;
+	}
+}
+
+static void pace_wait(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+	uint32_t fill = recorder_fill(recorder);
+	/* A command is waited for by its signal; its VM may end before it does. */
+	int target_fd = recorder->command.pid ? -1 : recorder->target.pidfd;
+	struct pollfd ready[2] = {{.fd = run->signal_fd, .events = POLLIN},
+				  {.fd = target_fd, .events = POLLIN}};
+
+	if (fill > FILL_FAST_PERMILLE)
+		run->pace_ms = run->pace_ms / 2 < PACE_MIN_MS ? PACE_MIN_MS : run->pace_ms / 2;
+	else if (fill < FILL_SLOW_PERMILLE)
+		run->pace_ms = run->pace_ms * 2 > PACE_MAX_MS ? PACE_MAX_MS : run->pace_ms * 2;
+	poll(ready, 2, (int)run->pace_ms);
+	signals_read(run);
+	recorder->now_ns = recorder_clock_ns();
+}
+
+static int second_watch(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+	uint64_t second = (recorder->now_ns - recorder->created_ns) / SECOND_NS;
+
+	if (second == run->second)
+		return 0;
+	run->second = second;
+	recorder_count(recorder);
+	if (run->view->progress)
+		run->view->progress(run->view->context, recorder);
+	return recorder_write_second(recorder, second);
+}
+
+/* Errors of the output end the recording; others are returned. */
+static int run_loop(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+
+	run->pace_ms = PACE_START_MS;
+	while (recorder->end == RECORDER_GOES_ON) {
+		int64_t moved;
+		int error;
+
+		pace_wait(run);
+		error = command_watch(run);
+		if (!error)
+			error = attach_watch(run);
+		if (error)
+			return error;
+		if (recorder->rings)
+			rings_lease(recorder->rings, recorder->now_ns);
+		moved = recorder_drain(recorder, false);
+		error = moved < 0 ? (int)moved : recorder_follow(recorder);
+		if (!error)
+			error = begin_watch(run);
+		if (!error)
+			error = second_watch(run);
+		if (error)
+			output_failed(run, error);
+		tracer_watch(run);
+		limits_watch(run);
+	}
+	return 0;
+}
+
+/* ---- The end ---- */
+
+static bool end_wait_over(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+	uint64_t waited_ns = recorder->now_ns - recorder->stopped_ns;
+	uint64_t heartbeat_ns = rings_heartbeat_ns(recorder->rings);
+
+	if (run->stop_at_once || waited_ns > END_WAIT_MAX_NS)
+		return true;
+	if (recorder->target.pid && target_ended(&recorder->target))
+		return true;
+	if (!recorder->target.pid && waited_ns > HEARTBEAT_NS)
+		return true;
+	return waited_ns > END_WAIT_NS && recorder->now_ns > heartbeat_ns + HEARTBEAT_NS;
+}
+
+/* Stop both sides and take what they left. */
+static void run_stop(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+	bool writable = !recorder->output_error;
+	int64_t moved;
+
+	recorder->stopped_ns = recorder_clock_ns();
+	recorder->now_ns = recorder->stopped_ns;
+	if (recorder->attach) {
+		attach_cancel(recorder->attach);
+		if (!recorder->rings)
+			recorder->rings = attach_rings(recorder->attach);
+	}
+	if (recorder->rings)
+		rings_stop(recorder->rings);
+	if (recorder->kernel)
+		kernel_stop(recorder->kernel);
+	while (recorder->rings && !rings_broken()) {
+		recorder->tracer_confirmed =
+			rings_tracer(recorder->rings) == RING_TRACER_ENDED ||
+			rings_tracer(recorder->rings) == RING_TRACER_NONE;
+		if (recorder->tracer_confirmed || end_wait_over(run))
+			break;
+		if (writable && (recorder_drain(recorder, true) < 0 || recorder_follow(recorder)))
+			writable = false;
+		poll(&(struct pollfd){.fd = run->signal_fd, .events = POLLIN}, 1, PACE_MIN_MS);
+		signals_read(run);
+		recorder->now_ns = recorder_clock_ns();
+	}
+	/* A VM that goes on writing all the same does not keep us. */
+	while (writable && recorder_clock_ns() - recorder->now_ns < END_WAIT_MAX_NS &&
+	       (moved = recorder_drain(recorder, true))) {
+		if (moved < 0) {
+			output_failed(run, (int)moved);
+			writable = false;
+		}
+	}
+	recorder->now_ns = recorder_clock_ns();
+	if (recorder->rings && !recorder->tracer_confirmed && recorder->target.pid &&
+	    !target_ended(&recorder->target))
+		recorder_note(run->view,
+			      "the node did not confirm the end: its trace flags go by themselves "
+			      "when it runs again");
+}
+
+/* Returns the exit of the recording: 0 or -errno with the fault. */
+static int run_close(struct run *run, bool *lost)
+{
+	struct recorder *recorder = run->recorder;
+	const char *output = recorder->config->output;
+	int error, other;
+
+	error = recorder_write_end(recorder);
+	other = file_close(recorder->writer, true);
+	recorder->writer = NULL;
+	if (!error)
+		error = other;
+	if (recorder->output_error)
+		error = recorder->output_error;
+	*lost = recorder->discarded || recorder->kernel_discarded;
+	if (run->view->ended)
+		run->view->ended(run->view->context, recorder);
+	if (recorder->end == RECORDER_PIPE)
+		return fault_set(run->fault, -EPIPE, NULL, "nobody reads %s any more", output);
+	if (error)
+		return fault_set(run->fault, error,
+				 error == -ENOSPC ? "what was written before is readable" : NULL,
+				 "cannot write %.300s: %s", output, strerror(-error));
+	if (recorder->config->attach_required && !recorder->attached && !rings_broken())
+		return fault_set(run->fault, -ENOENT, NULL, "%s",
+				 *recorder->attach_fault.why
+					 ? recorder->attach_fault.why
+					 : "the command ended before its VM could be attached");
+	if (recorder->end == RECORDER_TRACER_FAILED)
+		return fault_set(run->fault, -EIO, NULL, "the tracer ended before its time");
+	return 0;
+}
+
+static int run_open(struct run *run, const sigset_t *mask)
+{
+	struct recorder *recorder = run->recorder;
+	struct fault *fault = run->fault;
+	int error = recorder_open_target(recorder, mask, fault);
+
+	if (!error)
+		error = recorder_open_kernel(recorder, fault);
+	if (!error)
+		error = recorder_open_output(recorder, fault);
+	if (!error)
+		error = recorder_open_vm(recorder, fault);
+	if (error)
+		return error;
+	error = recorder_write_begin(recorder);
+	if (error)
+		return fault_set(fault, error, NULL, "cannot write %.300s: %s",
+				 recorder->config->output, strerror(-error));
+	if (recorder->config->command)
+		error = command_go(&recorder->command, recorder->config->command, fault);
+	if (recorder->config->session)
+		recorder->attached = true;
+	run->vm_settled = recorder->config->session || !recorder->config->attach;
+	if (!error && run->vm_settled && !recorder->attached &&
+	    (!recorder->kernel || !kernel_enabled(recorder->kernel)))
+		error = fault_set(fault, -EPERM, "run as root, or attach to the VM",
+				  "nothing can be recorded: no kernel probe, and no VM side");
+	return error;
+}
+
+static int signals_open(sigset_t *before)
+{
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGHUP);
+	sigaddset(&signals, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &signals, before);
+	signal(SIGPIPE, SIG_IGN);
+	return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int recorder_run(const struct capture_config *config, const struct recorder_view *view, int *status,
+		 bool *kept, bool *lost, struct fault *fault)
+{
+	struct recorder recorder = {.config = config,
+				    .target = {.pidfd = -1, .root_fd = -1},
+				    .session = {.place = PLACE_NONE},
+				    .info = {.functions = -1}};
+	struct run run = {.recorder = &recorder, .view = view, .fault = fault};
+	sigset_t mask;
+	int error;
+
+	*status = 0;
+	*kept = false;
+	*lost = false;
+	run.signal_fd = signals_open(&mask);
+	if (run.signal_fd < 0)
+		return fault_set(fault, -errno, NULL, "cannot watch signals: %s", strerror(errno));
+	error = run_open(&run, &mask);
+	if (!error)
+		error = run_loop(&run);
+	if (error) {
+		/* Asked for by name and not to be had: nothing is kept, nothing left running. */
+		if (recorder.command.pid && !recorder.command.ended)
+			kill(recorder.command.pid, SIGTERM);
+	} else {
+		run_stop(&run);
+		error = run_close(&run, lost);
+		*kept = true;
+	}
+	recorder_close(&recorder, !*kept);
+	close(run.signal_fd);
+	/* From here on Ctrl-C ends us, should the command not want to end. */
+	sigprocmask(SIG_SETMASK, &mask, NULL);
+	command_wait(&recorder.command);
+	*status = command_exit_status(&recorder.command);
+	return error;
+}

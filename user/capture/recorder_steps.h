@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BEAMWEAVE_RECORDER_STEPS_H
+#define BEAMWEAVE_RECORDER_STEPS_H
+
+/* The parts of recorder_run(), for its own files only. */
+
+#include <signal.h>
+
+#include "recorder.h"
+
+uint64_t recorder_clock_ns(void);
+__attribute__((format(printf, 2, 3))) void recorder_note(const struct recorder_view *view,
+							 const char *format, ...);
+
+/* ---- recorder_open.c: everything that a recording needs, in this order ---- */
+
+/* Find the target; make the command's process. `mask`: the signals as they were. */
+int recorder_open_target(struct recorder *recorder, const sigset_t *mask, struct fault *fault);
+/* Load the probes. Fails when one that was asked for by name is missing. */
+int recorder_open_kernel(struct recorder *recorder, struct fault *fault);
+/* Create the file and its first chunks; begin to attach. */
+int recorder_open_output(struct recorder *recorder, struct fault *fault);
+int recorder_open_vm(struct recorder *recorder, struct fault *fault);
+/* The command's VM, when it is there: open it as the target and begin to attach. */
+int recorder_open_command_vm(struct recorder *recorder, struct fault *fault);
+/* Undo all; the file is removed when `discard`. */
+void recorder_close(struct recorder *recorder, bool discard);
+
+/* ---- recorder_write.c: what goes into the file besides drained bytes ---- */
+
+/* Each returns 0 or -errno of the writer. */
+int recorder_write_begin(struct recorder *recorder);
+int recorder_write_tasks(struct recorder *recorder);
+/* Once a second; some of it every fifth time. */
+int recorder_write_second(struct recorder *recorder, uint64_t second);
+/* Final counts, the last clock and a true summary. All is tried, the first error returned. */
+int recorder_write_end(struct recorder *recorder);
+/* Read all counters. */
+void recorder_count(struct recorder *recorder);
+
+/* ---- recorder_drain.c ---- */
+
+/* Move what is there. Returns bytes moved or -errno of the writer. */
+int64_t recorder_drain(struct recorder *recorder, bool rest);
+/* The fuller of the two sides, in 1/1000. */
+uint32_t recorder_fill(const struct recorder *recorder);
+/* Names, threads and the VM's description, as they appear. */
+int recorder_follow(struct recorder *recorder);
+
+#endif

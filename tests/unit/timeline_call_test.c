@@ -198,19 +198,38 @@ static void return_from_ends_a_call_by_its_name(void **unused)
 	struct bench *bench = bench_new(1, 0);
 
 	(void)unused;
-	/* frames of return_trace take 3 words each and stay over tail calls */
+	/* frames of return_trace take 3 words each and stay over tail calls; there are no others */
 	bench->calls.returns = true;
 	call_at(bench, 1, 10, NONE, 0); /* 1 */
-	call_at(bench, 2, 14, 11, 0); /* 2: tail-called by 1 */
-	call_at(bench, 3, 20, 11, 0); /* 3: called by 2 */
+	call_at(bench, 2, 13, NONE, 0); /* 2: tail-called by 1 */
+	call_at(bench, 3, 20, NONE, 0); /* 3: called by 2 */
 	value_of(bench, RING_EXCEPTION_FROM, 3); /* 4: caught by 2 */
 	value_of(bench, RING_RETURN_FROM, 2); /* 5 */
 	value_of(bench, RING_RETURN_FROM, 1); /* 6 */
-	return_to(bench, 0, 10); /* 7 */
 	assert_int_equal(bench->log.count, 3);
 	expect_call(bench, 0, 3, 2, 3, 4, CALL_EXCEPTION);
 	expect_call(bench, 1, 2, 1, 2, 5, CALL_RETURNED);
 	expect_call(bench, 2, 1, 0, 1, 6, CALL_RETURNED);
+	bench_free(bench);
+}
+
+static void return_from_of_calls_that_are_not_kept_ends_no_other(void **unused)
+{
+	struct bench *bench = bench_new(1, 0);
+	uint32_t i;
+
+	(void)unused;
+	bench->calls.returns = true;
+	for (i = 0; i < CALL_LEVELS + 3; i++)
+		call_at(bench, 1, 10 + 3 * i, NONE, 0);
+	assert_int_equal(bench->log.count, 3);
+	for (i = 0; i < 3; i++)
+		value_of(bench, RING_RETURN_FROM, 1);
+	assert_int_equal(bench->log.count, 3);
+	value_of(bench, RING_RETURN_FROM, 1);
+	expect_call(bench, 3, CALL_LEVELS, CALL_LEVELS - 1, CALL_LEVELS, CALL_LEVELS + 7,
+		    CALL_RETURNED);
+	bench->sink.call = NULL;
 	bench_free(bench);
 }
 
@@ -484,6 +503,7 @@ int main(void)
 		cmocka_unit_test(the_scan_tells_what_depth_alone_does_not),
 		cmocka_unit_test(a_stack_that_was_thrown_away_shows_at_the_next_call),
 		cmocka_unit_test(return_from_ends_a_call_by_its_name),
+		cmocka_unit_test(return_from_of_calls_that_are_not_kept_ends_no_other),
 		cmocka_unit_test(deep_recursion_is_bounded_and_every_call_counted),
 		cmocka_unit_test(a_loss_makes_ends_doubtful),
 		cmocka_unit_test(without_depths_names_must_do),

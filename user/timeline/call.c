@@ -26,6 +26,7 @@ struct call_frame {
 struct call_stack {
 	struct call_frame *frames;
 	uint32_t count, capacity;
+	uint64_t beyond; /* with return_trace: calls on the stack that are not kept */
 };
 
 void calls_free(struct calls *calls)
@@ -134,8 +135,10 @@ static int call_push(struct calls *calls, struct process *process, const struct 
 	}
 	if (stack->count == CALL_LEVELS) {
 		call_overflow(calls, process, event);
+		stack->beyond += calls->returns;
 		return 0;
 	}
+	stack->beyond = 0;
 	if (stack->count == stack->capacity) {
 		uint32_t capacity = stack->capacity ? stack->capacity * 2 : 8;
 		struct call_frame *frames =
@@ -221,10 +224,15 @@ void call_value(struct calls *calls, struct process *process, const struct event
 {
 	const struct ring_value *record = event->value;
 	enum call_end how = event->kind == RING_EXCEPTION_FROM ? CALL_EXCEPTION : CALL_RETURNED;
-	int64_t level = call_find(process, record->mfa);
 	struct call_stack *stack = process->calls;
+	int64_t level;
 
 	calls->returns = true;
+	if (stack && stack->beyond) {
+		stack->beyond--;
+		return;
+	}
+	level = call_find(process, record->mfa);
 	if (level < 0)
 		return;
 	while (stack->count > level + 1)

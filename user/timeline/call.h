@@ -17,8 +17,8 @@
  * - return_to at depth r ends every chain with d0 >= r - k; the one with d0 == r - k returned.
  * - What ended without an event of its own (an exception that was caught further down, where no frame
  *   is traced) is CALL_UNSEEN: its end is the event that shows it, an upper bound.
- * - return_trace (--capture return) puts words of its own on the stack, more with each tail call: then
- *   return_from names the end of each call and the scan is left out.
+ * - With --capture return there are no return_to frames but those of return_trace, one for each call, tail
+ *   calls too: return_from and exception_from name the end of each, and a tail call nests in its caller.
  * - Without depths (a trace port, an unknown VM) ends are guessed by name and not certain.
  *
  * A process's stack of chains holds CALL_LEVELS at most; calls further up are given out at once as

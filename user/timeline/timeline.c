@@ -107,6 +107,19 @@ static int timeline_known(struct timeline *timeline)
 	return 0;
 }
 
+/* Is `flag` one of a list like "call,return_to"? */
+static bool flags_have(const char *flags, const char *flag)
+{
+	size_t bytes = strlen(flag), length;
+
+	for (; *flags; flags += length + (flags[length] == ',')) {
+		length = strcspn(flags, ",");
+		if (length == bytes && !memcmp(flags, flag, bytes))
+			return true;
+	}
+	return false;
+}
+
 struct timeline *timeline_new(struct trace *trace, const struct timeline_sink *sink,
 			      uint64_t min_stall_ns)
 {
@@ -129,6 +142,10 @@ struct timeline *timeline_new(struct trace *trace, const struct timeline_sink *s
 		timeline->calls.frame_words = vm->frame_words;
 		timeline->calls.return_slack = vm->return_slack;
 	}
+	/* Calls whose values are captured are traced with return_trace instead. */
+	if (trace && trace_flags(trace))
+		timeline->calls.returns = flags_have(trace_flags(trace), "call") &&
+					  !flags_have(trace_flags(trace), "return_to");
 	timeline->messages.sink = &timeline->sink;
 	timeline->messages.trace = trace;
 	timeline->messages.processes = &timeline->processes;
@@ -432,6 +449,12 @@ int timeline_finish(struct timeline *timeline)
 	if (!timeline->totals || processes_totals(&timeline->processes))
 		return -ENOMEM;
 	timeline->totals_count = threads->count;
+	for (i = 0; timeline->trace && i < timeline->processes.totals_count; i++) {
+		struct process_totals *totals = &timeline->processes.totals[i];
+
+		if (!totals->parent)
+			totals->parent = trace_process_parent(timeline->trace, totals->process);
+	}
 	return timeline->error;
 }
 

@@ -311,6 +311,7 @@ struct model {
 	struct {
 		uint64_t parent, end_ns;
 		uint32_t mfa;
+		bool tail; /* a tail call took its place */
 	} truth[FEED_MAX];
 	uint64_t last_id;
 	uint64_t live[FEED_MAX]; /* ids of traced calls that are executing, outermost first */
@@ -361,6 +362,7 @@ static bool model_enter(struct model *model, uint32_t mfa)
 		uint64_t replaced = model->live[--model->live_count];
 
 		model->truth[replaced].end_ns = model->bench->now_ns;
+		model->truth[replaced].tail = true;
 	}
 	model->truth[model->last_id].parent = model->live_count ? model->live[model->live_count - 1]
 								: 0;
@@ -465,6 +467,7 @@ static void random_programs(uint32_t frame_words, uint32_t return_slack)
 
 			calls++;
 			assert_int_equal(call->mfa, model->truth[call->id].mfa);
+			assert_true((call->how == CALL_TAIL) == model->truth[call->id].tail);
 			wrong_parents += call->parent != model->truth[call->id].parent;
 			if (call->certain && call->how != CALL_OPEN)
 				wrong_ends += call->end_ns != model->truth[call->id].end_ns;

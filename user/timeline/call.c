@@ -169,21 +169,22 @@ int call_event(struct calls *calls, struct process *process, const struct event 
 		nearest = call->frame;
 	else if (depth > CALL_SCAN_WORDS)
 		nearest = depth - (CALL_SCAN_WORDS - 1);
-	while ((top = call_top(process))) {
-		bool own = tail && top->limit == depth;
-
-		if (top->limit <= depth && (!scanned || top->limit <= nearest || own))
-			break;
+	/* A tail call's nearest frame is its own chain's. */
+	if (!scanned || tail || nearest > depth)
+		nearest = depth;
+	while ((top = call_top(process)) && top->limit > nearest)
 		call_pop(calls, process, event->ts_ns, CALL_UNSEEN);
-	}
 	if (top && top->limit == depth && (tail || !scanned) && !calls->returns) {
 		call_emit(calls, process, event->ts_ns, CALL_TAIL, (struct text){0});
 		free(top->arguments);
 		call_begin(calls, process, top, event);
 		return 0;
 	}
-	/* A tail call in a chain whose beginning was not seen: the frame is there already. */
-	if (scanned && tail)
+	/*
+	 * The scan takes two equal words for a tail call, which one call site that calls itself may also
+	 * make. It is one in an unknown chain only where the chain's beginning may have been lost.
+	 */
+	if (scanned && tail && calls->lost_until_ns)
 		return call_push(calls, process, event, depth - calls->frame_words, depth);
 	return call_push(calls, process, event, depth, depth + calls->frame_words);
 }

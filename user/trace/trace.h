@@ -86,14 +86,6 @@ uint64_t trace_own_events(const struct trace *trace, enum ring_kind kind);
  */
 #define LOSS_UNCLAIMED 0xffffffffu
 
-/*
- * A person's time of day, local time: "14:03:05", "14:03:05.25", "2026-11-30 14:03:05" or, from the
- * start, "+1.5s", "+300ms". A time of day is the first one not before the start of the recording's
- * day. Returns 0 or -EINVAL.
- */
-int trace_parse_time(const struct trace *trace, const char *text, uint64_t *ts_ns);
-/* "14:03:05.123456", local time. Returns the length. */
-size_t trace_time_text(const struct trace *trace, uint64_t ts_ns, char *buffer, size_t size);
 /* "ECONNREFUSED"-style and system call names come from elsewhere: syscall_name() in syscalls.h. */
 
 #endif

@@ -69,7 +69,8 @@ struct ring_writer *session_claim(struct session_thread *thread, struct session 
 	thread->dirty = role == RING_ROLE_DIRTY_CPU || role == RING_ROLE_DIRTY_IO;
 	thread->place[slot].claimed =
 		!ring_writer_claim(writer, &session->ring, system_tid(), role, number, esdp);
-	thread->place[slot].unidentified = thread->place[slot].claimed && !esdp;
+	thread->place[slot].unidentified =
+		thread->place[slot].claimed && !esdp && role == RING_ROLE_NORMAL;
 	thread->place[slot].state = state;
 	return thread->place[slot].claimed ? writer : NULL;
 }
@@ -196,14 +197,18 @@ enum session_live session_look(struct session *session, uint64_t now_ns, uint32_
 	uint32_t run = atomic_load_explicit(&control->run, memory_order_relaxed);
 	enum session_live live = SESSION_OVER;
 
-	if (run == RING_STOPPED)
-		*reason = RING_END_ASKED;
-	else if (now_ns >= atomic_load_explicit(&control->stop_at_ns, memory_order_relaxed))
+	if (run == RING_STOPPED) {
+		/* A writer that found all credits spent has said so. */
+		*reason = atomic_load_explicit(&control->end_reason, memory_order_relaxed);
+		if (*reason != RING_END_EVENTS)
+			*reason = RING_END_ASKED;
+	} else if (now_ns >= atomic_load_explicit(&control->stop_at_ns, memory_order_relaxed)) {
 		*reason = RING_END_TIME;
-	else if (now_ns >= atomic_load_explicit(&control->lease_until_ns, memory_order_relaxed))
+	} else if (now_ns >= atomic_load_explicit(&control->lease_until_ns, memory_order_relaxed)) {
 		*reason = RING_END_LEASE;
-	else
+	} else {
 		live = run == RING_PAUSED ? SESSION_PAUSED : SESSION_LIVE;
+	}
 	/* relaxed: a hint for enabled(); what is over stays over */
 	if (atomic_load_explicit(&session->live, memory_order_relaxed) != SESSION_OVER)
 		atomic_store_explicit(&session->live, live, memory_order_relaxed);

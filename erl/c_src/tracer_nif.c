@@ -201,9 +201,11 @@ static ERL_NIF_TERM nif_set_tracer(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
 	session = enter(env, argv[0]);
 	if (!session)
 		return error(env, -ENOENT);
-	if (tracer == RING_TRACER_ENDED)
+	if (tracer == RING_TRACER_ENDED) {
 		atomic_store_explicit(&session->live, SESSION_OVER, memory_order_relaxed);
-	atomic_store_explicit(&session->ring.control->end_reason, reason, memory_order_relaxed);
+		atomic_store_explicit(&session->ring.control->end_reason, reason,
+				      memory_order_relaxed);
+	}
 	/* release: the reader that sees the state sees its reason and all that was set up */
 	atomic_store_explicit(&session->ring.control->tracer, tracer, memory_order_release);
 	session_leave(&session_self);
@@ -284,13 +286,14 @@ static ERL_NIF_TERM nif_publish(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
 }
 
 /*
- * On a dirty thread. Its environment stands for a shadow of the process, so that the scheduler's
- * data are found by the process's address, which came along from the normal scheduler.
+ * On a dirty thread. Its environment stands for a shadow of the process; the process's own address
+ * came along from the normal scheduler.
  */
 static ERL_NIF_TERM visit_dirty(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
 	struct session *session = enter(env, argv[0]);
 	ErlNifUInt64 state = 0, process = 0;
+	unsigned int io = 0, count = 0;
 	struct ring_writer *writer;
 	uint64_t esdp = 0;
 	uint32_t number = 0;
@@ -299,10 +302,12 @@ static ERL_NIF_TERM visit_dirty(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
 	if (!session)
 		return error(env, -ENOENT);
 	enif_get_uint64(env, argv[0], &state);
-	enif_get_uint64(env, argv[1], &process);
+	enif_get_uint(env, argv[1], &io);
+	enif_get_uint(env, argv[2], &count);
+	enif_get_uint64(env, argv[3], &process);
 	writer = session_writer(&session_self, session, state, env, 0);
 	if (writer && process)
-		vm_process_scheduler((const void *)process, &esdp, &number);
+		vm_dirty_scheduler((const void *)process, io != 0, count, &esdp, &number);
 	if (esdp)
 		session_set_scheduler(&session_self, state, esdp, number);
 	session_leave(&session_self);
@@ -313,15 +318,16 @@ static ERL_NIF_TERM visit_dirty(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
 static ERL_NIF_TERM nif_publish_dirty(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
 	const void *process = vm_process(env, self_word(env));
-	ERL_NIF_TERM args[2] = { argv[0], enif_make_uint64(env, (uint64_t)process) };
+	ERL_NIF_TERM args[4] = { argv[0], argv[1], argv[2], 0 };
 	unsigned int io;
 
 	(void)argc;
 	if (!enif_get_uint(env, argv[1], &io))
 		return enif_make_badarg(env);
+	args[3] = enif_make_uint64(env, (uint64_t)process);
 	return enif_schedule_nif(env, "publish_dirty",
 				 io ? ERL_NIF_DIRTY_JOB_IO_BOUND : ERL_NIF_DIRTY_JOB_CPU_BOUND,
-				 visit_dirty, 2, args);
+				 visit_dirty, 4, args);
 }
 
 static ERL_NIF_TERM nif_vm_check(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
@@ -428,7 +434,7 @@ static ErlNifFunc functions[] = {
 	{ "set_names", 3, nif_set_names, 0 },
 	{ "put", 4, nif_put, 0 },
 	{ "publish", 1, nif_publish, 0 },
-	{ "publish_dirty", 2, nif_publish_dirty, 0 },
+	{ "publish_dirty", 3, nif_publish_dirty, 0 },
 	{ "vm_check", 3, nif_vm_check, 0 },
 	{ "vm_publish", 3, nif_vm_publish, 0 },
 	{ "learn_begin", 0, nif_learn_begin, 0 },

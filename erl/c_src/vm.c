@@ -9,10 +9,15 @@
 struct vm vm;
 
 static const struct vm_offsets offsets[] = {
-	{ 25, 8, 88, 128, 136, 152, 760, 168, 224, 184, 192 },
-	{ 27, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192 },
-	{ 29, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192 },
+	{ 25, 8, 88, 128, 136, 152, 760, 168, 224, 184, 192, 41728 },
+	{ 27, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192, 41792 },
+	{ 29, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192, 41792 },
 };
+
+/* The VM's tables, where it exports them (erl_process.c). */
+extern const uint64_t erts_aligned_dirty_cpu_scheduler_data __attribute__((weak, visibility("default")));
+extern const uint64_t erts_aligned_dirty_io_scheduler_data __attribute__((weak, visibility("default")));
+
 
 static struct vm_sample samples[VM_SAMPLES];
 static _Atomic uint32_t sample_count;
@@ -53,28 +58,45 @@ void vm_scan(ErlNifEnv *env, uint64_t pid, uint32_t *depth, uint32_t *frame, uin
 void vm_scheduler(ErlNifEnv *env, uint64_t pid, uint64_t *esdp, uint32_t *number)
 {
 	const void *process = vm_process(env, pid);
-
-	if (process)
-		vm_process_scheduler(process, esdp, number);
-}
-
-void vm_process_scheduler(const void *process, uint64_t *esdp, uint32_t *number)
-{
 	uint64_t data;
 
+	if (!process)
+		return;
 	data = vm_word(process, vm.offset.scheduler);
-	/* Only a process that runs has one; on a dirty thread it is that thread's. */
+	/* Only a process that runs on a normal scheduler has one. */
 	if (!data || vm_word((const void *)data, vm.offset.current_process) != (uint64_t)process)
 		return;
 	*esdp = data;
 	*number = (uint32_t)vm_word((const void *)data, vm.offset.number);
-	if (!*number)
-		*number = (uint32_t)vm_word((const void *)data, vm.offset.dirty_number);
 }
 
 static int peek(uint64_t base, uint32_t offset, uint64_t *word)
 {
 	return system_peek(base + offset, word, sizeof(*word));
+}
+
+void vm_dirty_scheduler(const void *process, bool io, uint32_t count, uint64_t *esdp,
+			uint32_t *number)
+{
+	const uint64_t *table = io ? &erts_aligned_dirty_io_scheduler_data :
+				     &erts_aligned_dirty_cpu_scheduler_data;
+	uint64_t data, current, found;
+	uint32_t i;
+
+	if (!vm.process_known || !table)
+		return;
+	for (i = 0; i < count; i++) {
+		data = *table + (uint64_t)i * vm.offset.stride;
+		/* A wrong stride shows in the numbers. */
+		if (peek(data, vm.offset.dirty_number, &found) || found != i + 1 ||
+		    peek(data, vm.offset.current_process, &current))
+			return;
+		if (current == (uint64_t)process) {
+			*esdp = data;
+			*number = i + 1;
+			return;
+		}
+	}
 }
 
 static int check(const struct vm_offsets *o, ErlNifEnv *env, uint64_t pid, uint32_t number,

@@ -26,6 +26,7 @@ struct vm_offsets {
 	uint16_t env_process;
 	uint16_t stop, heap, hend, heap_size, scheduler;
 	uint16_t current_process, current_port, number, dirty_number;
+	uint32_t stride; /* of the tables of schedulers' data */
 };
 
 struct vm {
@@ -86,8 +87,12 @@ void vm_scan(ErlNifEnv *env, uint64_t pid, uint32_t *depth, uint32_t *frame, uin
 /* The scheduler's data and number of the calling thread; both are left alone when unknown. */
 void vm_scheduler(ErlNifEnv *env, uint64_t pid, uint64_t *esdp, uint32_t *number);
 
-/* The same for a process that is known to be executing on the calling thread. */
-void vm_process_scheduler(const void *process, uint64_t *esdp, uint32_t *number);
+/*
+ * The same for a dirty scheduler's thread, which no process points to: the one of `count` that
+ * executes the process. For set-up only. Left alone on releases that do not export their tables.
+ */
+void vm_dirty_scheduler(const void *process, bool io, uint32_t count, uint64_t *esdp,
+			uint32_t *number);
 
 /*
  * Check the offsets for this release on the calling process, which must be in a NIF on normal

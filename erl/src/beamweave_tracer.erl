@@ -10,14 +10,14 @@
 
 -export([enabled/3, trace/5]).
 -export([clock/0, word/1, open_session/5, close_session/1, create_session/4, session_bytes/1,
-         poll/1, set_tracer/3, set_run/2, set_names/3, put/4, publish/1, publish_dirty/2]).
+         poll/1, set_tracer/3, set_run/2, set_names/3, put/4, publish/1, publish_dirty/3]).
 -export([vm_check/3, vm_publish/3, learn_begin/0, learn_end/2, depth/0, term_check/1]).
 -export_type([session/0, word/0, error/0]).
 
 -on_load(load/0).
 -nifs([enabled/3, trace/5, clock/0, word/1, open_session/5, close_session/1, create_session/4,
        session_bytes/1, poll/1, set_tracer/3, set_run/2, set_names/3, put/4, publish/1,
-       publish_dirty/2, vm_check/3, vm_publish/3, learn_begin/0, learn_end/2, depth/0,
+       publish_dirty/3, vm_check/3, vm_publish/3, learn_begin/0, learn_end/2, depth/0,
        term_check/1]).
 
 -type session() :: non_neg_integer().
@@ -106,9 +106,10 @@ put(_Session, _Type, _Key, _Payload) -> ?NOT_LOADED.
 -spec publish(session()) -> ok | error().
 publish(_Session) -> ?NOT_LOADED.
 
-%% @doc The same for a dirty thread, whichever takes the call. Io: 0 CPU-bound, 1 IO-bound.
--spec publish_dirty(session(), Io :: 0..1) -> ok | error().
-publish_dirty(_Session, _Io) -> ?NOT_LOADED.
+%% @doc The same for a dirty thread, whichever takes the call. Io: 0 CPU-bound, 1 IO-bound; Count:
+%% how many schedulers of that kind there are.
+-spec publish_dirty(session(), Io :: 0..1, Count :: non_neg_integer()) -> ok | error().
+publish_dirty(_Session, _Io, _Count) -> ?NOT_LOADED.
 
 %% @doc Check what is known of this release's structures, on the calling process.
 -spec vm_check(Release :: pos_integer(), Scheduler :: pos_integer(), HeapWords :: pos_integer()) ->

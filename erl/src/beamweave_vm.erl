@@ -187,12 +187,12 @@ printed(Pid) ->
 publish_schedulers(Session) ->
     Normal = [visit([{scheduler, N}], fun() -> beamweave_tracer:publish(Session) end)
               || N <- lists:seq(1, erlang:system_info(schedulers))],
-    Cpu = [visit([], fun() -> beamweave_tracer:publish_dirty(Session, 0) end)
-           || _ <- lists:seq(1, erlang:system_info(dirty_cpu_schedulers))],
-    Io = [visit([], fun() -> beamweave_tracer:publish_dirty(Session, 1) end)
-          || _ <- lists:seq(1, erlang:system_info(dirty_io_schedulers))],
+    Dirty = [visit([], fun() -> beamweave_tracer:publish_dirty(Session, Io, Count) end)
+             || {Io, Count} <- [{0, erlang:system_info(dirty_cpu_schedulers)},
+                                {1, erlang:system_info(dirty_io_schedulers)}],
+                _ <- lists:seq(1, Count)],
     Deadline = erlang:monotonic_time(millisecond) + ?VISIT_TIMEOUT_MS,
-    lists:foreach(fun(Visit) -> visited(Visit, Deadline) end, Normal ++ Cpu ++ Io).
+    lists:foreach(fun(Visit) -> visited(Visit, Deadline) end, Normal ++ Dirty).
 
 visit(Options, Fun) ->
     spawn_opt(fun() -> _ = Fun(), ok end, [monitor, {priority, high} | Options]).

@@ -1,0 +1,111 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc What has to be taken off at the end, and the process that does it when the controller
+%% cannot.
+-module(beamweave_guard).
+
+-export([start/1, hold/2, done/1, clean/2]).
+-export_type([held/0]).
+
+-type held() :: #{session := beamweave_tracer:session(),
+                  patterns => beamweave_trace:patterns(),
+                  flags => boolean(),
+                  ports => boolean()}.
+%% flags, ports: may processes or ports carry trace flags of ours?
+
+-define(TRACER_ENDED, 3).
+-define(END_FAILED, 5).
+
+-define(SLICE, 500).
+-define(DELIVERED_MS, 2000).
+-define(CLOSE_TRIES, 5000).
+
+%% @doc Watch the calling process.
+-spec start(held()) -> pid().
+start(#{session := Session} = Held) ->
+    Owner = self(),
+    spawn(fun() ->
+                  ok = beamweave_trace:exempt(Session),
+                  watch(erlang:monitor(process, Owner), Held)
+          end).
+
+%% @doc What is held has changed.
+-spec hold(pid(), held()) -> ok.
+hold(Guard, Held) ->
+    Guard ! {hold, Held},
+    ok.
+
+%% @doc All was taken off: nothing is left to do.
+-spec done(pid()) -> ok.
+done(Guard) ->
+    Guard ! done,
+    ok.
+
+watch(Monitor, Held) ->
+    receive
+        {hold, Next} -> watch(Monitor, Next);
+        done -> ok;
+        {'DOWN', Monitor, process, _, _} -> clean(Held, ?END_FAILED)
+    end.
+
+%% @doc Take off all that is ours, tell the reader and unmap. May be done twice.
+-spec clean(held(), Reason :: 0..6) -> ok.
+clean(#{session := Session} = Held, Reason) ->
+    case maps:find(patterns, Held) of
+        {ok, Patterns} -> beamweave_trace:patterns_off(Patterns);
+        error -> ok
+    end,
+    case maps:get(flags, Held, false) of
+        true ->
+            ok = flags_off(Session),
+            ok = ports_off(maps:get(ports, Held, false), Session),
+            ok = delivered();
+        false ->
+            ok
+    end,
+    _ = beamweave_tracer:set_tracer(Session, ?TRACER_ENDED, Reason),
+    close(Session, ?CLOSE_TRIES).
+
+flags_off(Session) ->
+    ok = beamweave_trace:default_off(new_processes, Session),
+    First = processes(),
+    ok = slices(First, Session),
+    %% One that was being made while the default was taken away is in the second list only.
+    Second = maps:without(First, maps:from_list([{Pid, []} || Pid <- processes()])),
+    slices(maps:keys(Second), Session).
+
+ports_off(false, _) ->
+    ok;
+ports_off(true, Session) ->
+    ok = beamweave_trace:default_off(new_ports, Session),
+    slices(erlang:ports(), Session).
+
+slices([], _) ->
+    ok;
+slices(List, Session) ->
+    {Slice, Rest} = case length(List) > ?SLICE of
+                        true -> lists:split(?SLICE, List);
+                        false -> {List, []}
+                    end,
+    lists:foreach(fun(Tracee) -> beamweave_trace:off(Tracee, Session) end, Slice),
+    erlang:yield(),
+    slices(Rest, Session).
+
+delivered() ->
+    Reference = erlang:trace_delivered(all),
+    receive
+        {trace_delivered, all, Reference} -> ok
+    after ?DELIVERED_MS -> ok
+    end.
+
+%% A callback that is still inside leaves within microseconds, unless its thread was taken off the
+%% CPU.
+close(_, 0) ->
+    ok;
+close(Session, Tries) ->
+    case beamweave_tracer:close_session(Session) of
+        {error, eagain} ->
+            receive after 1 -> ok end,
+            close(Session, Tries - 1);
+        _ ->
+            ok
+    end.

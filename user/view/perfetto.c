@@ -9,6 +9,7 @@
 #include "perfetto_finding.h"
 #include "perfetto_sched.h"
 #include "perfetto_socket.h"
+#include "perfetto_syscall.h"
 #include "sanitize.h"
 #include "timeline.h"
 
@@ -21,6 +22,7 @@ struct perfetto {
 	struct perfetto_sched sched;
 	struct perfetto_erlang erlang;
 	struct perfetto_socket socket;
+	struct perfetto_syscall syscall;
 	struct perfetto_finding finding;
 	uint64_t end_ns; /* the latest time seen */
 };
@@ -104,6 +106,11 @@ static void stats_write(struct perfetto *perfetto)
 
 /* ---- The timeline's sink ---- */
 
+static void sink_thread(void *context, const struct thread_interval *interval)
+{
+	perfetto_syscall_thread(&((struct perfetto *)context)->syscall, interval);
+}
+
 static void sink_run(void *context, const struct run_interval *run)
 {
 	perfetto_erlang_run(&((struct perfetto *)context)->erlang, run);
@@ -148,7 +155,8 @@ static int perfetto_error(const struct perfetto *perfetto)
 {
 	const int errors[] = {perfetto->packets.proto.error, perfetto->packets.interned.error,
 			      perfetto->sched.error,	     perfetto->erlang.error,
-			      perfetto->socket.error,	     perfetto->finding.error};
+			      perfetto->socket.error,	     perfetto->syscall.error,
+			      perfetto->finding.error};
 
 	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
 		if (errors[i])
@@ -167,6 +175,7 @@ static int perfetto_feed(struct perfetto *perfetto, struct timeline *timeline)
 		perfetto_erlang_event(&perfetto->erlang, &event);
 		perfetto_sched_event(&perfetto->sched, &event);
 		perfetto_socket_event(&perfetto->socket, &event);
+		perfetto_syscall_event(&perfetto->syscall, &event);
 		error = timeline_feed(timeline, &event);
 		if (!error)
 			error = perfetto_error(perfetto);
@@ -192,6 +201,7 @@ int perfetto_write(struct trace *trace, FILE *out)
 	struct perfetto perfetto = {.trace = trace, .end_ns = trace_end_ns(trace)};
 	const struct timeline_sink sink = {
 		.context = &perfetto,
+		.thread = sink_thread,
 		.run = sink_run,
 		.call = sink_call,
 		.gc = sink_gc,
@@ -214,6 +224,7 @@ int perfetto_write(struct trace *trace, FILE *out)
 	perfetto_sched_begin(&perfetto.sched, &perfetto.packets, trace);
 	perfetto_erlang_begin(&perfetto.erlang, &perfetto.packets, trace, &perfetto.sched);
 	perfetto_socket_begin(&perfetto.socket, &perfetto.packets, trace);
+	perfetto_syscall_begin(&perfetto.syscall, &perfetto.erlang);
 	perfetto_finding_begin(&perfetto.finding, &perfetto.erlang);
 	error = perfetto_feed(&perfetto, timeline);
 	if (!error)
@@ -221,6 +232,7 @@ int perfetto_write(struct trace *trace, FILE *out)
 	if (!error && fflush(out))
 		error = -errno;
 	perfetto_finding_free(&perfetto.finding);
+	perfetto_syscall_free(&perfetto.syscall);
 	perfetto_socket_free(&perfetto.socket);
 	perfetto_erlang_free(&perfetto.erlang);
 	perfetto_sched_free(&perfetto.sched);

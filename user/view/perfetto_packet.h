@@ -40,6 +40,7 @@ enum track_kind {
 	TRACK_SOCKET_QUEUE = 9,
 	TRACK_STALL = 10, /* tid << 8 | lane */
 	TRACK_LOSS = 11, /* kernel << 40 | ring << 8 | lane */
+	TRACK_WAITS = 12, /* tid */
 };
 
 /* In the order in which the viewer shows them. */

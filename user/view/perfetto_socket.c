@@ -9,6 +9,8 @@
 
 #include <uthash.h>
 
+#include "perfetto_erlang.h"
+
 #define NAME_BYTES 256
 
 /* net/tcp_states.h */
@@ -75,12 +77,11 @@ static const struct socket_owner *owner_find(const struct perfetto_socket *socke
 	return owner;
 }
 
-static void socket_describe(struct perfetto_socket *socket, struct socket_track *track,
-			    const struct endpoints *ends)
+static void socket_name(struct perfetto_socket *socket, struct socket_track *track,
+			const struct endpoints *ends)
 {
 	const struct socket_owner *owner = owner_find(socket, ends->local_port, ends->remote_port);
-	const uint32_t ports = (uint32_t)ends->local_port << 16 | ends->remote_port;
-	char local[64], remote[64], name[NAME_BYTES], about[NAME_BYTES];
+	char local[64], remote[64] = "", label[NAME_BYTES] = "", name[2 * NAME_BYTES];
 	const struct track group = {.uuid = track_uuid(TRACK_GROUP, GROUP_SOCKETS),
 				    .name = "Sockets",
 				    .rank = GROUP_SOCKETS,
@@ -92,50 +93,33 @@ static void socket_describe(struct perfetto_socket *socket, struct socket_track 
 		.rank = track->number < INT32_MAX ? (int32_t)track->number : INT32_MAX,
 	};
 
-	/* One that connects or binds learns its ports later: the newest name holds. */
-	if (track->described && (ports == track->ports || !ends->local_port ||
-				 (track->ports & 0xffff && !ends->remote_port)))
-		return;
 	if (!track->described && track->number == 1)
 		track_describe(socket->packets, &group);
 	address_print(local, sizeof(local), ends->family, ends->local, ends->local_port);
-	address_print(remote, sizeof(remote), ends->family, ends->remote, ends->remote_port);
 	if (ends->remote_port)
-		snprintf(name, sizeof(name), "%s - %s", local, remote);
-	else
-		snprintf(name, sizeof(name), "%s", local);
+		address_print(remote, sizeof(remote), ends->family, ends->remote,
+			      ends->remote_port);
 	if (owner) {
-		snprintf(about, sizeof(about), "%s of %s",
-			 trace_process_text(socket->trace, owner->erlang_port),
-			 trace_process_text(socket->trace, owner->process));
-		described.description = about;
-		snprintf(name + strlen(name), sizeof(name) - strlen(name), " %s",
-			 trace_process_text(socket->trace, owner->process));
+		perfetto_process_label(socket->trace, owner->process, trace_end_ns(socket->trace),
+				       label, sizeof(label));
+		described.description = trace_process_text(socket->trace, owner->erlang_port);
 	}
+	snprintf(name, sizeof(name), "%s%s%s%s%s", local, *remote ? " - " : "", remote,
+		 *label ? " " : "", label);
 	track_describe(socket->packets, &described);
 	track->described = true;
-	track->ports = ports;
+	track->ports = (uint32_t)ends->local_port << 16 | ends->remote_port;
 }
 
-/* NULL with socket->error. */
-static struct socket_track *socket_find(struct perfetto_socket *socket,
-					const struct endpoints *ends)
+/* One that connects or binds learns its ports later: the newest name holds. */
+static void socket_describe(struct perfetto_socket *socket, struct socket_track *track,
+			    const struct endpoints *ends)
 {
-	struct socket_track *track;
+	const uint32_t ports = (uint32_t)ends->local_port << 16 | ends->remote_port;
 
-	HASH_FIND(hh, socket->sockets, &ends->sock, sizeof(ends->sock), track);
-	if (!track) {
-		track = calloc(1, sizeof(*track));
-		if (!track) {
-			socket->error = -ENOMEM;
-			return NULL;
-		}
-		track->sock = ends->sock;
-		track->number = ++socket->count;
-		HASH_ADD(hh, socket->sockets, sock, sizeof(track->sock), track);
-	}
-	socket_describe(socket, track, ends);
-	return track;
+	if (!track->described || (ports != track->ports && ends->local_port &&
+				  (ends->remote_port || !(track->ports & 0xffff))))
+		socket_name(socket, track, ends);
 }
 
 static void state_write(struct perfetto_socket *socket, const struct socket_track *track,
@@ -151,10 +135,39 @@ static void state_write(struct perfetto_socket *socket, const struct socket_trac
 	if (track->from_start)
 		packet_note_bool(packets, "since before the recording", true);
 	if (open)
-		packet_note_bool(packets, "cut by the end of the recording", true);
+		packet_note_bool(packets, "its end was not seen", true);
 	packet_event_close(packets);
 	packet_event_open(packets, SEQUENCE_SOCKETS, end_ns, MARK_END, uuid, NULL, NULL);
 	packet_event_close(packets);
+}
+
+/* NULL with socket->error. */
+static struct socket_track *socket_find(struct perfetto_socket *socket,
+					const struct endpoints *ends, uint64_t ts_ns)
+{
+	struct socket_track *track;
+
+	HASH_FIND(hh, socket->sockets, &ends->sock, sizeof(ends->sock), track);
+	/* Its end may have been lost, and the address be another socket's by now. */
+	if (track && track->ports >> 16 && ends->local_port &&
+	    track->ports >> 16 != ends->local_port) {
+		state_write(socket, track, ts_ns > track->since_ns ? ts_ns : track->since_ns, true);
+		HASH_DEL(socket->sockets, track);
+		free(track);
+		track = NULL;
+	}
+	if (!track) {
+		track = calloc(1, sizeof(*track));
+		if (!track) {
+			socket->error = -ENOMEM;
+			return NULL;
+		}
+		track->sock = ends->sock;
+		track->number = ++socket->count;
+		HASH_ADD(hh, socket->sockets, sock, sizeof(track->sock), track);
+	}
+	socket_describe(socket, track, ends);
+	return track;
 }
 
 static void socket_state(struct perfetto_socket *socket, const struct event *event)
@@ -163,7 +176,7 @@ static void socket_state(struct perfetto_socket *socket, const struct event *eve
 	const struct endpoints ends = {record->sock,	   record->family,	record->protocol,
 				       record->local_port, record->remote_port, record->local,
 				       record->remote};
-	struct socket_track *track = socket_find(socket, &ends);
+	struct socket_track *track = socket_find(socket, &ends, event->ts_ns);
 	uint8_t old_state = record->old_state;
 
 	if (!track)
@@ -224,7 +237,7 @@ static void socket_io(struct perfetto_socket *socket, const struct event *event,
 	const struct endpoints ends = {record->sock,	   record->family,	record->protocol,
 				       record->local_port, record->remote_port, record->local,
 				       record->remote};
-	struct socket_track *track = socket_find(socket, &ends);
+	struct socket_track *track = socket_find(socket, &ends, event->ts_ns);
 	uint64_t *bytes;
 
 	if (!track)
@@ -252,7 +265,7 @@ static void socket_moment(struct perfetto_socket *socket, const struct event *ev
 	const struct endpoints ends = {record->sock,	   record->family,	record->protocol,
 				       record->local_port, record->remote_port, record->local,
 				       record->remote};
-	struct socket_track *track = socket_find(socket, &ends);
+	struct socket_track *track = socket_find(socket, &ends, event->ts_ns);
 
 	if (!track)
 		return;
@@ -277,6 +290,7 @@ static void socket_owned(struct perfetto_socket *socket, const struct event *eve
 {
 	const struct ring_dict_port *port = event->port;
 	uint32_t ports = (uint32_t)port->local_port << 16 | port->remote_port;
+	struct socket_track *track, *next;
 	struct socket_owner *owner;
 
 	if (!port->local_port)
@@ -293,6 +307,14 @@ static void socket_owned(struct perfetto_socket *socket, const struct event *eve
 	}
 	owner->erlang_port = event->process;
 	owner->process = port->owner;
+	HASH_ITER (hh, socket->sockets, track, next) {
+		const struct endpoints ends = {track->sock,	 port->family,	    0,
+					       port->local_port, port->remote_port, port->local,
+					       port->remote};
+
+		if (track->ports == ports)
+			socket_name(socket, track, &ends);
+	}
 }
 
 void perfetto_socket_begin(struct perfetto_socket *socket, struct packets *packets,

@@ -80,6 +80,8 @@ struct cfs_rq {
 };
 
 struct sched_entity {
+	u64 sum_exec_runtime;
+	u64 prev_sum_exec_runtime; /* sum_exec_runtime when it was put on the CPU */
 	struct cfs_rq *cfs_rq;
 };
 

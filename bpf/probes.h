@@ -57,7 +57,7 @@ struct probe_switch {
 	__s32 syscall; /* in which the leaving thread is blocked; -1: none */
 	__s32 prev_prio;
 	__s32 next_prio;
-	__u32 reserved;
+	__u32 ran_ns; /* CPU time of the leaving thread since it came on: at most 2^32 - 1; see below */
 	__u64 syscall_arg; /* its first argument: mostly the descriptor */
 	__u64 process; /* word of the Erlang process that the leaving thread was executing */
 	char prev_comm[PROBE_COMM], next_comm[PROBE_COMM];
@@ -161,6 +161,13 @@ struct probe_thread {
  * - probe_task.parent_tid: who made it (fork), the process that its parent is in (exit), the tid that
  *   the thread had until now (exec).
  * - probe_syscall.result: -512 to -516 are the kernel's own: a signal interrupted the call.
+ */
+
+/*
+ * Not every switch has a record: there are tasks whose leaving the kernel does not trace (seen on a
+ * 6.18: the threads of pid 1), and with it the coming of whoever follows. So a thread may be seen to
+ * leave twice in a row. probe_switch.ran_ns tells how long before ts_ns it came, at the latest; 0:
+ * unknown, or a real-time thread.
  */
 
 /* Where the saved registers of a thread that blocks are found. */

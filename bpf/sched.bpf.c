@@ -91,17 +91,26 @@ static __always_inline u32 state_now(struct task_struct *task, const bool typed)
 	return BPF_CORE_READ(old, state);
 }
 
-static __always_inline u32 throttle_flags(struct task_struct *task, const bool typed)
+/* `runnable`: it did not leave by itself. The queue's count alone would also be true of sleepers. */
+static __always_inline u32 throttle_flags(struct task_struct *task, bool runnable, const bool typed)
 {
 	bool throttled;
 
 	if (bpf_core_field_exists(task->throttled) && !throttled_by_queue)
 		throttled = TASK_READ(typed, task, throttled);
 	else if (bpf_core_field_exists(task->se.cfs_rq->throttle_count))
-		throttled = BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
+		throttled = runnable && BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
 	else
 		return 0;
 	return PROBE_THROTTLE_KNOWN | (throttled ? PROBE_THROTTLED : 0);
+}
+
+static __always_inline u32 ran_read(struct task_struct *task, const bool typed)
+{
+	u64 ran_ns = TASK_READ(typed, task, se.sum_exec_runtime) -
+		     TASK_READ(typed, task, se.prev_sum_exec_runtime);
+
+	return ran_ns > 0xffffffff ? 0xffffffff : ran_ns;
 }
 
 /* The system call in which `task` is; false: cannot be told. Number -1: it is in none. */
@@ -203,13 +212,14 @@ static __always_inline int switch_record(bool preempt, struct task_struct *prev,
 	record->next_prio = TASK_READ(typed, next, prio);
 	record->prev_state = state_report(preempt, state, TASK_READ(typed, prev, exit_state));
 	record->syscall = -1;
-	record->reserved = 0;
+	record->ran_ns = 0;
 	record->syscall_arg = 0;
 	record->process = 0;
 	bpf_get_current_comm(record->prev_comm, sizeof(record->prev_comm));
 	comm_read(record->next_comm, next);
 	if (flags & PROBE_PREV_TARGET) {
-		flags |= throttle_flags(prev, typed);
+		record->ran_ns = ran_read(prev, typed);
+		flags |= throttle_flags(prev, !(record->prev_state & ~TASK_REPORT_MAX), typed);
 		/* it blocks: S, D or idle */
 		if (registers_way != PROBE_REGISTERS_NONE && (record->prev_state & 0x83) &&
 		    syscall_read(prev, typed, &record->syscall, &record->syscall_arg))

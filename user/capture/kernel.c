@@ -50,12 +50,12 @@ static uint32_t probes_allowed(struct kernel *kernel)
 		if (!(config->wanted & config->without & bit(probe)))
 			continue;
 		snprintf(why, sizeof(why), "left out by --without %s", probe_names[probe]);
-		why_add(kernel, probe, why, "");
+		kernel_why_add(kernel, probe, why, "");
 	}
 	for (probe = KERNEL_PROCESS; probe <= KERNEL_BLOCKING; probe++) {
 		if (!(allowed & bit(probe)) || allowed & bit(KERNEL_SCHED))
 			continue;
-		why_add(kernel, probe, "it needs the probe sched, which is missing", "");
+		kernel_why_add(kernel, probe, "it needs the probe sched, which is missing", "");
 		allowed &= ~bit(probe);
 	}
 	return allowed;
@@ -68,12 +68,12 @@ static void all_missing(struct kernel *kernel, uint32_t probes, const char *why,
 
 	for (probe = 0; probe < KERNEL_PROBES; probe++)
 		if (probes & bit(probe))
-			why_add(kernel, probe, why, fix);
+			kernel_why_add(kernel, probe, why, fix);
 }
 
 static int maps_create(struct kernel *kernel)
 {
-	int err = rings_create(&kernel->rings, kernel->config.ring_bytes);
+	int err = kernel_rings_create(&kernel->rings, kernel->config.ring_bytes);
 
 	if (err)
 		return err;
@@ -119,13 +119,13 @@ struct kernel *kernel_open(const struct kernel_config *config)
 	kernel->targets_fd = -1;
 	kernel->rings.map_fd = -1;
 	kernel->rings.counts_fd = -1;
-	why_listen();
+	kernel_why_listen();
 	allowed = probes_allowed(kernel);
 	kernel->config.wanted = allowed;
 	if (!allowed)
 		return kernel;
 	kernel->btf = btf__load_vmlinux_btf();
-	if (why_host(kernel->btf, why, fix)) {
+	if (kernel_why_host(kernel->btf, why, fix)) {
 		all_missing(kernel, allowed, why, fix);
 		goto out;
 	}
@@ -133,17 +133,17 @@ struct kernel *kernel_open(const struct kernel_config *config)
 	if (!err)
 		err = targets_set(kernel, config->target);
 	if (err) {
-		rings_destroy(&kernel->rings);
-		why_words("making the rings", err, why, fix);
+		kernel_rings_destroy(&kernel->rings);
+		kernel_why_words("making the rings", err, why, fix);
 		all_missing(kernel, allowed, why, fix);
 		goto out;
 	}
 	if (allowed & bit(KERNEL_SCHED))
-		load_sched(kernel);
+		kernel_load_sched(kernel);
 	if (allowed & (bit(KERNEL_SOCKET) | bit(KERNEL_SOCKET_IO)))
-		load_socket(kernel);
+		kernel_load_socket(kernel);
 	if (allowed & bit(KERNEL_SYSCALL))
-		load_syscall(kernel);
+		kernel_load_syscall(kernel);
 out:
 	btf__free(kernel->btf);
 	kernel->btf = NULL;
@@ -154,8 +154,8 @@ void kernel_close(struct kernel *kernel)
 {
 	if (!kernel)
 		return;
-	load_destroy(kernel);
-	rings_destroy(&kernel->rings);
+	kernel_load_destroy(kernel);
+	kernel_rings_destroy(&kernel->rings);
 	if (kernel->targets_fd >= 0)
 		close(kernel->targets_fd);
 	free(kernel);
@@ -184,7 +184,7 @@ int kernel_set_target(struct kernel *kernel, pid_t target)
 		kernel->sched->bss->follow = false;
 	err = targets_set(kernel, target);
 	if (!err)
-		load_sockets_existing(kernel);
+		kernel_load_sockets_existing(kernel);
 	return err;
 }
 
@@ -249,6 +249,6 @@ void kernel_stop(struct kernel *kernel)
 {
 	if (!kernel->link_count)
 		return;
-	load_detach(kernel);
-	rings_settle(&kernel->rings);
+	kernel_load_detach(kernel);
+	kernel_rings_settle(&kernel->rings);
 }

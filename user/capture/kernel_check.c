@@ -17,7 +17,9 @@
 
 #include "sched.skel.h"
 
-#define CHECK_TRIES 1000 /* of a millisecond: only a failure waits this long */
+/* In milliseconds. Only a failure waits: for the thread to be seen at all, and then in its call. */
+#define CHECK_UNSEEN_TRIES 2000
+#define CHECK_SEEN_TRIES   100
 
 struct check {
 	char comm[PROBE_COMM];
@@ -43,17 +45,21 @@ static void *check_thread(void *context)
 static int check_wait(volatile struct probe_check *seen, int number, uint64_t arg)
 {
 	static const struct timespec millisecond = {.tv_nsec = 1000000};
-	int tries;
+	int unseen_tries = 0, seen_tries = 0;
 
-	for (tries = 0; tries < CHECK_TRIES; tries++) {
+	while (unseen_tries < CHECK_UNSEEN_TRIES && seen_tries < CHECK_SEEN_TRIES) {
 		if (seen->seen && seen->number == number && seen->arg == arg)
 			return 0;
+		if (seen->seen)
+			seen_tries++;
+		else
+			unseen_tries++;
 		nanosleep(&millisecond, NULL);
 	}
 	return -ENOENT;
 }
 
-int check_blocking(struct sched_bpf *sched, bool typed)
+int kernel_check_blocking(struct sched_bpf *sched, bool typed)
 {
 	struct check check = {.pipe = {-1, -1}, .nap = {.tv_nsec = 2000000}};
 	volatile struct probe_check *seen = &sched->bss->check;

@@ -120,7 +120,7 @@ static int sched_try(struct kernel *kernel, const struct sched_way *way)
 	if (!err)
 		err = sched_bpf__load(sched);
 	if (!err && blocking)
-		err = check_blocking(sched, way->typed);
+		err = kernel_check_blocking(sched, way->typed);
 	if (err)
 		sched_bpf__destroy(sched);
 	else
@@ -169,12 +169,13 @@ static int sched_load_best(struct kernel *kernel)
 	}
 	if (!err && blocking) {
 		if (blocking_err == -ENOENT)
-			why_add(kernel, KERNEL_BLOCKING,
-				"the saved registers of a blocked thread were not found "
-				"(self-check)",
-				"");
+			kernel_why_add(kernel, KERNEL_BLOCKING,
+				       "the saved registers of a blocked thread were not found "
+				       "(self-check)",
+				       "");
 		else
-			why_error(kernel, KERNEL_BLOCKING, "reading saved registers", blocking_err);
+			kernel_why_error(kernel, KERNEL_BLOCKING, "reading saved registers",
+					 blocking_err);
 	}
 	return err;
 }
@@ -184,16 +185,17 @@ static void sched_lost(struct kernel *kernel, int err)
 	static const enum kernel_probe parts[] = {KERNEL_PROCESS, KERNEL_BLOCKING};
 	size_t i;
 
-	why_error(kernel, KERNEL_SCHED, "loading the scheduler's probes", err);
+	kernel_why_error(kernel, KERNEL_SCHED, "loading the scheduler's probes", err);
 	kernel->enabled &= ~(BIT(KERNEL_SCHED) | BIT(KERNEL_PROCESS) | BIT(KERNEL_BLOCKING));
 	for (i = 0; i < 2; i++)
 		if (allowed(kernel, parts[i]))
-			why_add(kernel, parts[i], "it needs the probe sched, which is missing", "");
+			kernel_why_add(kernel, parts[i],
+				       "it needs the probe sched, which is missing", "");
 	sched_bpf__destroy(kernel->sched);
 	kernel->sched = NULL;
 }
 
-void load_sched(struct kernel *kernel)
+void kernel_load_sched(struct kernel *kernel)
 {
 	size_t links_before = kernel->link_count;
 	struct sched_bpf *sched;
@@ -265,9 +267,9 @@ static void part_attach(struct kernel *kernel, enum kernel_probe probe, struct b
 	int err = program_attach(kernel, program);
 
 	if (err == -ENOENT)
-		why_tracepoint(kernel, probe, tracepoint, since);
+		kernel_why_tracepoint(kernel, probe, tracepoint, since);
 	else if (err)
-		why_error(kernel, probe, tracepoint, err);
+		kernel_why_error(kernel, probe, tracepoint, err);
 }
 
 static void io_attach(struct kernel *kernel, bool by_calls, bool states)
@@ -285,7 +287,7 @@ static void io_attach(struct kernel *kernel, bool by_calls, bool states)
 	}
 	if (err) {
 		links_destroy(kernel, links_before);
-		why_error(kernel, KERNEL_SOCKET_IO, "attaching to sends and receives", err);
+		kernel_why_error(kernel, KERNEL_SOCKET_IO, "attaching to sends and receives", err);
 		return;
 	}
 	kernel->enabled |= BIT(KERNEL_SOCKET_IO);
@@ -295,7 +297,7 @@ static void io_attach(struct kernel *kernel, bool by_calls, bool states)
 			    "sk_data_ready", "6.3");
 }
 
-void load_socket(struct kernel *kernel)
+void kernel_load_socket(struct kernel *kernel)
 {
 	bool state = allowed(kernel, KERNEL_SOCKET), io = allowed(kernel, KERNEL_SOCKET_IO);
 	bool by_calls = old_way(kernel, KERNEL_SOCKET_IO) ||
@@ -307,21 +309,21 @@ void load_socket(struct kernel *kernel)
 
 	err = socket_try(kernel, io, by_calls);
 	if (err && io && state) {
-		why_error(kernel, KERNEL_SOCKET_IO, "loading the probes of sends and receives",
-			  err);
+		kernel_why_error(kernel, KERNEL_SOCKET_IO,
+				 "loading the probes of sends and receives", err);
 		io = false;
 		err = socket_try(kernel, false, false);
 	}
 	if (err) {
-		why_error(kernel, state ? KERNEL_SOCKET : KERNEL_SOCKET_IO,
-			  "loading the sockets' probes", err);
+		kernel_why_error(kernel, state ? KERNEL_SOCKET : KERNEL_SOCKET_IO,
+				 "loading the sockets' probes", err);
 		return;
 	}
 	socket = kernel->socket;
 	err = program_attach(kernel, socket->progs.sock_state);
 	states = !err;
 	if (state && err) {
-		why_error(kernel, KERNEL_SOCKET, "attaching to socket states", err);
+		kernel_why_error(kernel, KERNEL_SOCKET, "attaching to socket states", err);
 	} else if (state) {
 		kernel->enabled |= BIT(KERNEL_SOCKET);
 		part_attach(kernel, KERNEL_SOCKET, socket->progs.sock_retransmit,
@@ -333,10 +335,10 @@ void load_socket(struct kernel *kernel)
 	}
 	if (io)
 		io_attach(kernel, by_calls, states);
-	load_sockets_existing(kernel);
+	kernel_load_sockets_existing(kernel);
 }
 
-void load_sockets_existing(struct kernel *kernel)
+void kernel_load_sockets_existing(struct kernel *kernel)
 {
 	struct bpf_link *link;
 	char nothing[64];
@@ -346,7 +348,7 @@ void load_sockets_existing(struct kernel *kernel)
 		return;
 	link = bpf_program__attach(kernel->socket->progs.sock_existing);
 	if (!link) {
-		why_error(kernel, KERNEL_SOCKET, "listing the sockets that exist", -errno);
+		kernel_why_error(kernel, KERNEL_SOCKET, "listing the sockets that exist", -errno);
 		return;
 	}
 	fd = bpf_iter_create(bpf_link__fd(link));
@@ -360,14 +362,14 @@ void load_sockets_existing(struct kernel *kernel)
 
 /* ---- system calls ---- */
 
-void load_syscall(struct kernel *kernel)
+void kernel_load_syscall(struct kernel *kernel)
 {
 	struct syscall_bpf *syscall = syscall_bpf__open();
 	size_t links_before = kernel->link_count;
 	int err;
 
 	if (!syscall) {
-		why_error(kernel, KERNEL_SYSCALL, "loading the system calls' probe", -errno);
+		kernel_why_error(kernel, KERNEL_SYSCALL, "loading the system calls' probe", -errno);
 		return;
 	}
 	kernel->syscall = syscall;
@@ -382,7 +384,7 @@ void load_syscall(struct kernel *kernel)
 		err = program_attach(kernel, syscall->progs.syscall_enter);
 	if (err) {
 		links_destroy(kernel, links_before);
-		why_error(kernel, KERNEL_SYSCALL, "loading the system calls' probe", err);
+		kernel_why_error(kernel, KERNEL_SYSCALL, "loading the system calls' probe", err);
 		syscall_bpf__destroy(syscall);
 		kernel->syscall = NULL;
 		return;
@@ -421,12 +423,12 @@ uint64_t kernel_missed(const struct kernel *kernel)
 	return missed;
 }
 
-void load_detach(struct kernel *kernel)
+void kernel_load_detach(struct kernel *kernel)
 {
 	links_destroy(kernel, 0);
 }
 
-void load_destroy(struct kernel *kernel)
+void kernel_load_destroy(struct kernel *kernel)
 {
 	links_destroy(kernel, 0);
 	sched_bpf__destroy(kernel->sched);

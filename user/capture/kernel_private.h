@@ -58,40 +58,41 @@ struct kernel {
 /* ---- kernel_why.c: why something is missing ---- */
 
 /* Keeps libbpf quiet and the last thing that it complained of. */
-void why_listen(void);
+void kernel_why_listen(void);
 /* Add a line. The probe stays enabled when only a part of it is missing. */
-void why_add(struct kernel *kernel, enum kernel_probe probe, const char *why, const char *fix);
+void kernel_why_add(struct kernel *kernel, enum kernel_probe probe, const char *why,
+		    const char *fix);
 /* Is there anything that rules out every probe? Fills both texts (of WHY_BYTES) and returns true. */
-bool why_host(const struct btf *btf, char *why, char *fix);
+bool kernel_why_host(const struct btf *btf, char *why, char *fix);
 /* Words for an error of bpf(), by what libbpf said last: into both texts, or as a line. */
-void why_words(const char *what, int error, char *why, char *fix);
-void why_error(struct kernel *kernel, enum kernel_probe probe, const char *what, int error);
+void kernel_why_words(const char *what, int error, char *why, char *fix);
+void kernel_why_error(struct kernel *kernel, enum kernel_probe probe, const char *what, int error);
 /* Words for a tracepoint that this kernel lacks; `since`: "6.3". */
-void why_tracepoint(struct kernel *kernel, enum kernel_probe probe, const char *tracepoint,
-		    const char *since);
+void kernel_why_tracepoint(struct kernel *kernel, enum kernel_probe probe, const char *tracepoint,
+			   const char *since);
 
 /* ---- kernel_rings.c ---- */
 
-int rings_create(struct kernel_rings *rings, uint32_t bytes);
-void rings_destroy(struct kernel_rings *rings);
+int kernel_rings_create(struct kernel_rings *rings, uint32_t bytes);
+void kernel_rings_destroy(struct kernel_rings *rings);
 /* Wait until every program that runs now has ended. */
-void rings_settle(const struct kernel_rings *rings);
+void kernel_rings_settle(const struct kernel_rings *rings);
 
 /* ---- kernel_load.c ---- */
 
 /* Load and attach what config asks for; sets enabled and missing. */
-void load_sched(struct kernel *kernel);
-void load_socket(struct kernel *kernel);
-void load_syscall(struct kernel *kernel);
+void kernel_load_sched(struct kernel *kernel);
+void kernel_load_socket(struct kernel *kernel);
+void kernel_load_syscall(struct kernel *kernel);
 /* Tell the socket programs which sockets the targets have. */
-void load_sockets_existing(struct kernel *kernel);
+void kernel_load_sockets_existing(struct kernel *kernel);
 /* Take the programs off their tracepoints. */
-void load_detach(struct kernel *kernel);
-void load_destroy(struct kernel *kernel);
+void kernel_load_detach(struct kernel *kernel);
+void kernel_load_destroy(struct kernel *kernel);
 
 /* ---- kernel_check.c ---- */
 
 /* Does the loaded program find the system call of a thread that blocks? 0, -ENOENT, -errno. */
-int check_blocking(struct sched_bpf *sched, bool typed);
+int kernel_check_blocking(struct sched_bpf *sched, bool typed);
 
 #endif

@@ -86,7 +86,7 @@ static void ring_destroy(struct kernel_ring *ring)
 		close(ring->fd);
 }
 
-int rings_create(struct kernel_rings *rings, uint32_t bytes)
+int kernel_rings_create(struct kernel_rings *rings, uint32_t bytes)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options);
 	int cpus = libbpf_num_possible_cpus();
@@ -135,11 +135,11 @@ int rings_create(struct kernel_rings *rings, uint32_t bytes)
 out:
 	free(online);
 	if (err)
-		rings_destroy(rings);
+		kernel_rings_destroy(rings);
 	return err;
 }
 
-void rings_destroy(struct kernel_rings *rings)
+void kernel_rings_destroy(struct kernel_rings *rings)
 {
 	uint32_t cpu;
 
@@ -156,7 +156,7 @@ void rings_destroy(struct kernel_rings *rings)
 	rings->counts_fd = -1;
 }
 
-void rings_settle(const struct kernel_rings *rings)
+void kernel_rings_settle(const struct kernel_rings *rings)
 {
 	uint32_t cpu;
 

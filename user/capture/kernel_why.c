@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -34,13 +35,14 @@ static int words_keep(enum libbpf_print_level level, const char *format, va_list
 	return 0;
 }
 
-void why_listen(void)
+void kernel_why_listen(void)
 {
 	last_words[0] = '\0';
 	libbpf_set_print(words_keep);
 }
 
-void why_add(struct kernel *kernel, enum kernel_probe probe, const char *why, const char *fix)
+void kernel_why_add(struct kernel *kernel, enum kernel_probe probe, const char *why,
+		    const char *fix)
 {
 	struct kernel_missing *missing;
 
@@ -96,6 +98,16 @@ static bool lockdown_on(void)
 	return strstr(text, "[confidentiality]");
 }
 
+/* PROC_PID_INIT_INO of include/linux/proc_ns.h: the initial pid namespace, on every kernel. */
+#define PID_NAMESPACE_INITIAL 0xeffffffcu
+
+static bool pid_namespace_own(void)
+{
+	struct stat status;
+
+	return !stat("/proc/self/ns/pid", &status) && status.st_ino != PID_NAMESPACE_INITIAL;
+}
+
 static void release_read(char *release, size_t bytes)
 {
 	struct utsname name;
@@ -103,7 +115,7 @@ static void release_read(char *release, size_t bytes)
 	snprintf(release, bytes, "%s", uname(&name) ? "?" : name.release);
 }
 
-bool why_host(const struct btf *btf, char *why, char *fix)
+bool kernel_why_host(const struct btf *btf, char *why, char *fix)
 {
 	const char *capabilities = capabilities_missing();
 	char release[65];
@@ -113,6 +125,15 @@ bool why_host(const struct btf *btf, char *why, char *fix)
 		snprintf(why, WHY_BYTES, "%s", capabilities);
 		snprintf(fix, WHY_BYTES,
 			 "run as root, or: setcap cap_bpf,cap_perfmon+ep beamweave");
+		return true;
+	}
+	if (pid_namespace_own()) {
+		snprintf(why, WHY_BYTES,
+			 "beamweave runs in a pid namespace of its own, where the "
+			 "kernel's thread numbers mean nothing");
+		snprintf(fix, WHY_BYTES,
+			 "run it in the host's: docker run --pid=host, hostPID: true, or "
+			 "nsenter -t 1 -p");
 		return true;
 	}
 	if (!btf) {
@@ -125,7 +146,7 @@ bool why_host(const struct btf *btf, char *why, char *fix)
 	return false;
 }
 
-void why_words(const char *what, int error, char *why, char *fix)
+void kernel_why_words(const char *what, int error, char *why, char *fix)
 {
 	const char *mend = "", *cause = last_words[0] ? last_words : strerror(-error);
 
@@ -146,16 +167,16 @@ void why_words(const char *what, int error, char *why, char *fix)
 	snprintf(fix, WHY_BYTES, "%s", mend);
 }
 
-void why_error(struct kernel *kernel, enum kernel_probe probe, const char *what, int error)
+void kernel_why_error(struct kernel *kernel, enum kernel_probe probe, const char *what, int error)
 {
 	char why[WHY_BYTES], fix[WHY_BYTES];
 
-	why_words(what, error, why, fix);
-	why_add(kernel, probe, why, fix);
+	kernel_why_words(what, error, why, fix);
+	kernel_why_add(kernel, probe, why, fix);
 }
 
-void why_tracepoint(struct kernel *kernel, enum kernel_probe probe, const char *tracepoint,
-		    const char *since)
+void kernel_why_tracepoint(struct kernel *kernel, enum kernel_probe probe, const char *tracepoint,
+			   const char *since)
 {
 	char release[65], why[WHY_BYTES], fix[WHY_BYTES] = "";
 
@@ -163,5 +184,5 @@ void why_tracepoint(struct kernel *kernel, enum kernel_probe probe, const char *
 	snprintf(why, sizeof(why), "kernel %.40s has no tracepoint %s", release, tracepoint);
 	if (since)
 		snprintf(fix, sizeof(fix), "boot a kernel from %s on", since);
-	why_add(kernel, probe, why, fix);
+	kernel_why_add(kernel, probe, why, fix);
 }

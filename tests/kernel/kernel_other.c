@@ -40,7 +40,7 @@ static void fake_run(void *context)
 	vm->current_process = 0;
 }
 
-void scenario_process(void)
+static void scenario_process(void)
 {
 	struct fake_vm *vm = shared_alloc(sizeof(*vm));
 	const struct kernel_vm offsets = {24, 32, 16};
@@ -120,7 +120,7 @@ static void calls_run(void *context)
 	syscall(SYS_close, 999999);
 }
 
-void scenario_syscall(void)
+static void scenario_syscall(void)
 {
 	struct calls *calls = shared_alloc(sizeof(*calls));
 	size_t getppids = 0, reads = 0, closes = 0, i;
@@ -205,7 +205,7 @@ static uint64_t kinds_of(const struct records *records, enum kernel_probe probe)
 	}
 }
 
-void scenario_without(void)
+static void scenario_without(void)
 {
 	int probe;
 
@@ -251,7 +251,7 @@ void scenario_without(void)
 }
 
 /* Run by a user without rights: every probe is missing, with why and what mends it. */
-void scenario_unprivileged(void)
+static void scenario_unprivileged(void)
 {
 	const struct kernel_config config = {.wanted = ALL_PROBES, .target = getpid()};
 	const struct kernel_missing *missing;
@@ -279,6 +279,21 @@ void scenario_unprivileged(void)
 	CHECK(kernel_set_vm(kernel, &(struct kernel_vm){8, 16, 0}) == -ENODEV);
 	CHECK(kernel_set_thread(kernel, getpid(), 4096, 1) == -ENODEV);
 	kernel_stop(kernel);
+	kernel_close(kernel);
+}
+
+/* Run in a pid namespace of its own: what the kernel would say means nothing there. */
+static void scenario_nested(void)
+{
+	const struct kernel_config config = {.wanted = ALL_PROBES, .target = getpid()};
+	struct kernel *kernel;
+	int probe;
+
+	CHECK(getpid() == 1);
+	kernel = kernel_open(&config);
+	CHECK(kernel && !kernel_enabled(kernel));
+	for (probe = 0; probe < KERNEL_PROBES; probe++)
+		CHECK(missing_has(kernel, probe, "pid namespace"));
 	kernel_close(kernel);
 }
 
@@ -313,7 +328,7 @@ static int refuse(void *context, uint32_t cpu, const void *bytes, uint32_t size)
 	return 0;
 }
 
-void scenario_callback(void)
+static void scenario_callback(void)
 {
 	struct refusals refusals = {};
 	struct kernel *kernel;
@@ -336,4 +351,15 @@ void scenario_callback(void)
 	CHECK(!counts_check(kernel, &refusals.records));
 	free(refusals.refused);
 	kernel_close(kernel);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scenario scenarios[] = {
+		{"process", scenario_process}, {"syscall", scenario_syscall},
+		{"without", scenario_without}, {"unprivileged", scenario_unprivileged},
+		{"nested", scenario_nested},   {"callback", scenario_callback},
+	};
+
+	return scenario_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));
 }

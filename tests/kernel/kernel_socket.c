@@ -313,20 +313,20 @@ static bool ipv6_there(void)
 	return there;
 }
 
-void scenario_bytes(void)
+static void scenario_bytes(void)
 {
 	bytes_scenario(AF_INET, 0);
 	if (ipv6_there())
 		bytes_scenario(AF_INET6, 0);
 }
 
-void scenario_bytes_fallback(void)
+static void scenario_bytes_fallback(void)
 {
 	bytes_scenario(AF_INET, BIT(KERNEL_SOCKET_IO));
 }
 
 /* One side closes with data unread or with a linger time of 0, the other one sees the reset. */
-void scenario_reset(void)
+static void scenario_reset(void)
 {
 	int by_child;
 
@@ -373,7 +373,7 @@ void scenario_reset(void)
 }
 
 /* The connection is older than the recording. */
-void scenario_existing(void)
+static void scenario_existing(void)
 {
 	struct served *served = shared_alloc(sizeof(*served));
 	struct records records = {};
@@ -406,4 +406,105 @@ void scenario_existing(void)
 	CHECK(said.received == 5 && said.sent == served->sent && said.closed && !said.strangers);
 	records_free(&records);
 	kernel_close(kernel);
+}
+
+#define DATAGRAMS 10
+
+static void datagrams_run(void *context)
+{
+	struct served *served = context;
+	char bytes[2][2000];
+	struct iovec parts[2] = {{bytes[0], 2000}, {bytes[1], 2000}};
+	struct mmsghdr messages[2] = {{.msg_hdr = {.msg_iov = &parts[0], .msg_iovlen = 1}},
+				      {.msg_hdr = {.msg_iov = &parts[1], .msg_iovlen = 1}}};
+	union address address;
+	socklen_t size = address_make(&address, AF_INET, 0);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0), i;
+
+	CHECK(fd >= 0 && !bind(fd, &address.any, size));
+	served->port = port_of(fd);
+	child_step();
+	for (i = 0; i < DATAGRAMS; i++) {
+		ssize_t got = recvfrom(fd, bytes[0], 2000, 0, &address.any, &size);
+
+		count_receive(served, got);
+		CHECK(sendto(fd, bytes[0], (size_t)got, 0, &address.any, size) == got);
+		served->sent += (uint64_t)got;
+	}
+	child_step();
+	child_pause();
+	CHECK(recvmmsg(fd, messages, 2, 0, NULL) == 2);
+	served->received += messages[0].msg_len + messages[1].msg_len;
+	CHECK(recv(fd, bytes[0], 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+}
+
+static void datagrams_scenario(uint32_t fallback)
+{
+	struct served *served = shared_alloc(sizeof(*served));
+	uint64_t received = 0, sent = 0, again = 0, expected = 0;
+	struct records records = {};
+	struct kernel *kernel;
+	union address address;
+	char bytes[2000] = {};
+	struct child child;
+	socklen_t size;
+	size_t i;
+	int fd;
+
+	child_start(&child, datagrams_run, served);
+	kernel = socket_kernel(child.pid, fallback);
+	child_go(&child);
+	child_wait_step(&child);
+	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	size = address_make(&address, AF_INET, served->port);
+	CHECK(!connect(fd, &address.any, size));
+	for (i = 0; i < DATAGRAMS; i++) {
+		CHECK(send(fd, bytes, 100 + i, 0) == (ssize_t)(100 + i));
+		CHECK(recv(fd, bytes, sizeof(bytes), 0) == (ssize_t)(100 + i));
+		expected += 100 + i;
+	}
+	child_wait_step(&child);
+	CHECK(send(fd, bytes, 1001, 0) == 1001 && send(fd, bytes, 77, 0) == 77);
+	child_go(&child);
+	child_end(&child);
+	close(fd);
+	kernel_stop(kernel);
+	records_drain(&records, kernel);
+	CHECK(!counts_check(kernel, &records));
+	records_sort(&records);
+	for (i = 0; i < records.count; i++) {
+		const struct probe_sock_io *record = (const void *)records.sorted[i];
+		bool send = record->h.kind == PROBE_SOCK_SEND;
+
+		CHECK(record->local_port == served->port && record->protocol == IPPROTO_UDP);
+		if (record->h.kind != PROBE_SOCK_RECV && !send)
+			continue;
+		CHECK(record->tid == child.pid);
+		if (record->result == -EAGAIN)
+			again++;
+		else
+			*(send ? &sent : &received) += (uint64_t)record->result;
+	}
+	CHECK(sent == expected && sent == served->sent);
+	CHECK(received == expected + 1078 && received == served->received);
+	CHECK(again == 1 && records.by_kind[PROBE_SOCK_DATA_READY] >= DATAGRAMS);
+	records_free(&records);
+	kernel_close(kernel);
+}
+
+static void scenario_datagrams(void)
+{
+	datagrams_scenario(0);
+	datagrams_scenario(BIT(KERNEL_SOCKET_IO));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scenario scenarios[] = {
+		{"bytes", scenario_bytes},	   {"bytes_fallback", scenario_bytes_fallback},
+		{"reset", scenario_reset},	   {"existing", scenario_existing},
+		{"datagrams", scenario_datagrams},
+	};
+
+	return scenario_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));
 }

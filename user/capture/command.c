@@ -74,6 +74,7 @@ int command_go(struct command *command, char **arguments, struct fault *fault)
 	if (write(command->go_fd, "g", 1) != 1)
 		error = -errno;
 	close(command->go_fd);
+	command->go_fd = -1;
 	/* exec closes it; until then this waits */
 	if (!error && read(command->error_fd, &error, sizeof(error)) == sizeof(error))
 		error = -error;
@@ -95,6 +96,11 @@ bool command_ended(struct command *command)
 
 void command_wait(struct command *command)
 {
+	if (command->pid && command->go_fd >= 0) {
+		close(command->go_fd);
+		close(command->error_fd);
+		command->go_fd = -1;
+	}
 	while (command->pid && !command->ended) {
 		if (waitpid(command->pid, &command->status, 0) == command->pid)
 			command->ended = true;
@@ -110,16 +116,6 @@ int command_exit_status(const struct command *command)
 	if (WIFSIGNALED(command->status))
 		return 128 + WTERMSIG(command->status);
 	return WEXITSTATUS(command->status);
-}
-
-void command_abandon(struct command *command)
-{
-	if (!command->pid)
-		return;
-	close(command->go_fd);
-	close(command->error_fd);
-	command_wait(command);
-	command->pid = 0;
 }
 
 /* Children of `pid`, appended. */

@@ -12,7 +12,7 @@
 
 struct command {
 	pid_t pid; /* 0: none */
-	int go_fd; /* closing it without a byte makes the child give up */
+	int go_fd; /* closing it without a byte makes the child give up; -1: it was let go */
 	int error_fd; /* what exec said, closed by a successful one */
 	bool ended;
 	int status; /* as wait gives it */
@@ -25,13 +25,11 @@ int command_prepare(struct command *command, char **arguments, const sigset_t *m
 int command_go(struct command *command, char **arguments, struct fault *fault);
 /* Has it ended? */
 bool command_ended(struct command *command);
-/* Wait for its end. */
+/* Wait for its end; a child that was never let go gives up. */
 void command_wait(struct command *command);
 /* The status to end with ourselves: the command's own, or 128 and the signal that ended it. */
 int command_exit_status(const struct command *command);
 /* The Erlang VM among it and its descendants; 0: none yet. */
 pid_t command_find_vm(const struct command *command);
-/* End a child that was never let go. */
-void command_abandon(struct command *command);
 
 #endif

@@ -199,6 +199,9 @@ void rings_close(struct rings *rings)
 {
 	ring_reader_free(rings->reader);
 	if (rings->map) {
+		/* A tracer that comes too late finds that it is over. */
+		if (rings->ring.control)
+			rings_stop(rings);
 		guard.map = NULL;
 		munmap(rings->map, rings->bytes);
 	}

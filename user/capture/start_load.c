@@ -198,44 +198,56 @@ static int controller_running(struct door *door, ei_x_buff *reply, struct fault 
 	return !reply_is(reply, index, "undefined");
 }
 
+struct loading {
+	struct door *door;
+	const struct target *target;
+	ei_x_buff reply;
+	bool checked; /* that nobody uses the code that is there */
+};
+
+static int file_load(struct loading *loading, const struct embedded *file, struct fault *fault)
+{
+	char module[64];
+	int error;
+
+	snprintf(module, sizeof(module), "%.*s", (int)strcspn(file->name, "."), file->name);
+	error = module_current(loading->door, module, file, &loading->reply, fault);
+	if (error)
+		return error < 0 ? error : 0;
+	if (!loading->checked)
+		error = controller_running(loading->door, &loading->reply, fault);
+	if (error < 0)
+		return error;
+	if (error)
+		return fault_set(fault, -EBUSY,
+				 "wait for it to end, or stop it on the node: beamweave:stop().",
+				 "another version of beamweave is recording this VM");
+	loading->checked = true;
+	if (!strcmp(module, TRACER_MODULE))
+		return tracer_load(loading->door, loading->target, file, &loading->reply, fault);
+	return module_load(loading->door, module, file, &loading->reply, fault);
+}
+
 int start_load(struct door *door, const struct target *target, struct fault *fault)
 {
-	/* The tracer last but before its users: any load makes the VM look its tracers up again. */
-	static const char *const modules[] = {"beamweave_spec", TRACER_MODULE,
-					      "beamweave_controller", "beamweave"};
-	bool checked = false;
-	ei_x_buff reply;
+	struct loading loading = {.door = door, .target = target};
 	int error = 0;
 
-	if (ei_x_new(&reply))
+	if (ei_x_new(&loading.reply))
 		return -ENOMEM;
-	for (size_t i = 0; i < sizeof(modules) / sizeof(*modules) && !error; i++) {
-		const struct embedded *file;
-		char name[64];
+	/* What the tracer calls while it is loaded comes before it, what calls the tracer after it. */
+	for (int users = 0; users < 2; users++) {
+		for (size_t i = 0; i < embedded_count && !error; i++) {
+			const struct embedded *file = &embedded_files[i];
+			const char *end = strstr(file->name, ".beam");
+			bool user = !strcmp(file->name, "beamweave.beam") ||
+				    !strcmp(file->name, "beamweave_controller.beam") ||
+				    !strcmp(file->name, TRACER_MODULE ".beam");
 
-		snprintf(name, sizeof(name), "%s.beam", modules[i]);
-		file = embedded_find(name);
-		if (!file)
-			continue;
-		error = module_current(door, modules[i], file, &reply, fault);
-		if (error < 0)
-			break;
-		if (error) {
-			error = 0;
-			continue;
+			if (end && !strcmp(end, ".beam") && user == (users != 0))
+				error = file_load(&loading, file, fault);
 		}
-		if (!checked)
-			error = controller_running(door, &reply, fault);
-		if (error > 0)
-			error = fault_set(fault, -EBUSY, "wait for it to end, or stop it there: "
-							 "beamweave:stop().",
-					  "another version of beamweave is recording this VM");
-		checked = true;
-		if (!error && !strcmp(modules[i], TRACER_MODULE))
-			error = tracer_load(door, target, file, &reply, fault);
-		else if (!error)
-			error = module_load(door, modules[i], file, &reply, fault);
 	}
-	ei_x_free(&reply);
+	ei_x_free(&loading.reply);
 	return error;
 }

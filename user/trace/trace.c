@@ -248,6 +248,11 @@ const char *trace_process_text(struct trace *trace, uint64_t word)
 	return names_process(trace->names, word);
 }
 
+size_t trace_process_put(const struct trace *trace, uint64_t word, char *buffer, size_t size)
+{
+	return names_process_put(trace->names, word, buffer, size);
+}
+
 const char *trace_process_name(struct trace *trace, uint64_t word, uint64_t ts_ns)
 {
 	const char *name = names_registered(trace->names, word, ts_ns);

@@ -57,6 +57,8 @@ size_t trace_kernel_counts(const struct trace *trace, const struct probe_counts 
 
 /* "<0.123.0>", "#Port<0.7>", or the word in hex when it is neither. */
 const char *trace_process_text(struct trace *trace, uint64_t word);
+/* The same into a buffer of at least 40 bytes, remembering nothing. Returns the length. */
+size_t trace_process_put(const struct trace *trace, uint64_t word, char *buffer, size_t size);
 /* What a process is best called at a moment: its registered name then, else its initial call, else NULL. */
 const char *trace_process_name(struct trace *trace, uint64_t word, uint64_t ts_ns);
 const char *trace_process_initial(struct trace *trace, uint64_t word);

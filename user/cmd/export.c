@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/* beamweave export: a recording in a form that other programs read. */
+
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd.h"
+#include "lines.h"
+#include "moment.h"
+#include "perfetto.h"
+#include "trace.h"
+
+#define DEFAULT_PATH "beamweave.bwt"
+#define OUT_BUFFER   (1u << 20)
+
+enum export_key { KEY_TO = 't', KEY_OUT = 'o', KEY_FROM = 256, KEY_UNTIL };
+
+struct export_env {
+	const char *path, *out;
+	const char *from, *until; /* as typed: they mean something once the recording is open */
+	const struct format *format;
+	uint64_t from_ns, to_ns;
+};
+
+struct format {
+	const char *name;
+	const char *suffix; /* of the file that is written by default; NULL: standard output */
+	bool window; /* can leave out what lies outside of a time */
+	int (*write)(struct trace *trace, FILE *out, const struct export_env *env);
+};
+
+static int perfetto_export(struct trace *trace, FILE *out, const struct export_env *env)
+{
+	(void)env;
+	return perfetto_write(trace, out);
+}
+
+static int jsonl_export(struct trace *trace, FILE *out, const struct export_env *env)
+{
+	return lines_write(trace, out, LINES_JSON, env->from_ns, env->to_ns);
+}
+
+static int text_export(struct trace *trace, FILE *out, const struct export_env *env)
+{
+	return lines_write(trace, out, LINES_TEXT, env->from_ns, env->to_ns);
+}
+
+static const struct format formats[] = {
+	{"perfetto", ".pftrace", false, perfetto_export},
+	{"jsonl", NULL, true, jsonl_export},
+	{"text", NULL, true, text_export},
+};
+#define FORMATS (sizeof(formats) / sizeof(*formats))
+
+static const struct argp_option options[] = {
+	{"to", KEY_TO, "FORMAT", 0,
+	 "perfetto (for ui.perfetto.dev), jsonl (one JSON object an event) or "
+	 "text (one line an event)",
+	 0},
+	{"output", KEY_OUT, "OUT", 0,
+	 "Write to this file, - for standard output (the default; perfetto: "
+	 "FILE with .pftrace for .bwt)",
+	 0},
+	{"from", KEY_FROM, "T", 0, "jsonl, text: only events from T on", 0},
+	{"until", KEY_UNTIL, "T", 0, "... up to T", 0},
+	{0}};
+
+static error_t parse_option(int key, char *argument, struct argp_state *state)
+{
+	struct export_env *env = state->input;
+
+	switch (key) {
+	case KEY_TO:
+		for (size_t i = 0; i < FORMATS; i++) {
+			if (!strcmp(argument, formats[i].name)) {
+				env->format = &formats[i];
+				return 0;
+			}
+		}
+		argp_failure(state, CMD_USAGE, 0,
+			     "there is no format '%s': write --to perfetto, jsonl or text",
+			     argument);
+		break;
+	case KEY_OUT:
+		env->out = argument;
+		break;
+	case KEY_FROM:
+		env->from = argument;
+		break;
+	case KEY_UNTIL:
+		env->until = argument;
+		break;
+	case ARGP_KEY_ARG:
+		if (env->path)
+			argp_failure(state, CMD_USAGE, 0, "'%s' is one argument too many: one FILE",
+				     argument);
+		env->path = argument;
+		break;
+	case ARGP_KEY_END:
+		if (!env->format)
+			argp_failure(state, CMD_USAGE, 0,
+				     "say what to write: --to perfetto, jsonl or text");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static const struct argp export_argp = {
+	.options = options,
+	.parser = parse_option,
+	.args_doc = "[FILE]",
+	.doc = "Turn a recording into what other programs read. FILE defaults to " DEFAULT_PATH
+	       ".\v"
+	       "T is a wall-clock time (14:03:05, 14:03:05.123), a time after the start (+1.5s), "
+	       "or ns "
+	       "of the file's clock (123456789ns).\n"
+	       "\nExamples:\n"
+	       "  beamweave export --to perfetto                     beamweave.pftrace\n"
+	       "  beamweave export --to text --from 14:03:05 | less  read on from a moment\n"
+	       "  beamweave export slow.bwt --to jsonl | jq -c 'select(.kind == \"send\")'\n"
+	       "\nExit codes: 0 done, 1 could not read or write, 2 bad usage.",
+};
+
+/* One line on stderr: what failed, why, what to do. */
+static void open_failed(const char *path, int error)
+{
+	switch (error) {
+	case ENOENT:
+		fprintf(stderr,
+			"beamweave: %s: there is no such file. Record one: beamweave record -p PID "
+			"-o "
+			"%s\n",
+			path, path);
+		break;
+	case EINVAL:
+		fprintf(stderr,
+			"beamweave: %s: this is no recording of beamweave (no .bwt file). Give a "
+			"file "
+			"that 'beamweave record' wrote.\n",
+			path);
+		break;
+	case EPROTO:
+		fprintf(stderr,
+			"beamweave: %s: a newer beamweave wrote this file. Read it with that "
+			"version "
+			"or a later one.\n",
+			path);
+		break;
+	default:
+		fprintf(stderr, "beamweave: %s: cannot read it: %s\n", path, strerror(error));
+	}
+}
+
+/* What the file lacks, in one line: the export is of the rest. */
+static void damage_print(const char *path, const struct file_damage *damage)
+{
+	if (damage->damaged_chunks || damage->damaged_records)
+		fprintf(stderr,
+			"beamweave: %s is damaged: %llu chunks and %llu records cannot be read; "
+			"the "
+			"rest is exported\n",
+			path, (unsigned long long)damage->damaged_chunks,
+			(unsigned long long)damage->damaged_records);
+	if (damage->no_end)
+		fprintf(stderr,
+			"beamweave: %s was not closed: %llu bytes at its end are cut off; the rest "
+			"is "
+			"exported\n",
+			path, (unsigned long long)damage->truncated_bytes);
+}
+
+static int window_parse(struct export_env *env, const struct trace *trace)
+{
+	static const char hint[] = "write 14:03:05, +1.5s or 123456789ns";
+
+	if (env->from && moment_parse(trace, env->from, &env->from_ns)) {
+		fprintf(stderr, "beamweave: --from %s is no time: %s\n", env->from, hint);
+		return CMD_USAGE;
+	}
+	if (env->until && moment_parse(trace, env->until, &env->to_ns)) {
+		fprintf(stderr, "beamweave: --until %s is no time: %s\n", env->until, hint);
+		return CMD_USAGE;
+	}
+	if (env->to_ns < env->from_ns) {
+		fprintf(stderr, "beamweave: --until %s lies before --from %s\n", env->until,
+			env->from);
+		return CMD_USAGE;
+	}
+	return CMD_DONE;
+}
+
+/* "beamweave.pftrace" for "beamweave.bwt": on the heap, NULL with ENOMEM. */
+static char *out_name(const char *path, const char *suffix)
+{
+	size_t length = strlen(path);
+	char *name;
+
+	if (!strcmp(path, "-"))
+		path = DEFAULT_PATH, length = strlen(path);
+	if (length > 4 && !strcmp(path + length - 4, ".bwt"))
+		length -= 4;
+	return asprintf(&name, "%.*s%s", (int)length, path, suffix) < 0 ? NULL : name;
+}
+
+static bool file_same(const char *path, FILE *out)
+{
+	struct stat in_status, out_status;
+
+	return !stat(path, &in_status) && !fstat(fileno(out), &out_status) &&
+	       in_status.st_dev == out_status.st_dev && in_status.st_ino == out_status.st_ino;
+}
+
+/* Recordings may hold secrets: what is made of them is for their owner only. */
+static FILE *out_open(const char *name)
+{
+	int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (!out && fd >= 0)
+		close(fd);
+	return out;
+}
+
+static int export_write(struct trace *trace, const struct export_env *env, const char *name)
+{
+	FILE *out = stdout;
+	struct stat status;
+	int error = 0;
+
+	if (strcmp(name, "-")) {
+		out = out_open(name);
+		if (!out) {
+			fprintf(stderr, "beamweave: %s: cannot write: %s\n", name, strerror(errno));
+			return CMD_FAILED;
+		}
+	}
+	if (file_same(env->path, out)) {
+		fprintf(stderr, "beamweave: %s is the recording itself: choose another -o\n", name);
+		if (out != stdout)
+			fclose(out);
+		return CMD_USAGE;
+	}
+	if (out != stdout && !fstat(fileno(out), &status) && S_ISREG(status.st_mode) &&
+	    ftruncate(fileno(out), 0))
+		error = -errno;
+	setvbuf(out, NULL, _IOFBF, OUT_BUFFER);
+	if (!error)
+		error = env->format->write(trace, out, env);
+	if (fflush(out) && !error)
+		error = -errno;
+	if (out != stdout && fclose(out) && !error)
+		error = -errno;
+	/* Whoever read our output had enough. */
+	if (error == -EPIPE)
+		return CMD_DONE;
+	if (error) {
+		fprintf(stderr, "beamweave: %s: the export failed: %s\n", name, strerror(-error));
+		return CMD_FAILED;
+	}
+	return CMD_DONE;
+}
+
+int cmd_export(int argc, char **argv)
+{
+	struct export_env env = {.to_ns = UINT64_MAX};
+	static char program[] = "beamweave export";
+	struct trace *trace = NULL;
+	char *name = NULL;
+	int code;
+
+	argv[0] = program;
+	argp_err_exit_status = CMD_USAGE;
+	if (argp_parse(&export_argp, argc, argv, 0, NULL, &env))
+		return CMD_USAGE;
+	if (!env.path)
+		env.path = DEFAULT_PATH;
+	if ((env.from || env.until) && !env.format->window) {
+		fprintf(stderr,
+			"beamweave: --to %s writes the whole recording: leave out --from and "
+			"--until\n",
+			env.format->name);
+		return CMD_USAGE;
+	}
+	if (!env.out && env.format->suffix) {
+		name = out_name(env.path, env.format->suffix);
+		if (!name)
+			return CMD_FAILED;
+		env.out = name;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	trace = trace_open(env.path);
+	if (!trace) {
+		open_failed(env.path, errno);
+		code = CMD_FAILED;
+		goto cleanup;
+	}
+	code = window_parse(&env, trace);
+	if (code)
+		goto cleanup;
+	damage_print(env.path, trace_damage(trace));
+	code = export_write(trace, &env, env.out ? env.out : "-");
+	if (!code && name)
+		fprintf(stderr, "wrote %s: open it with https://ui.perfetto.dev\n", name);
+cleanup:
+	trace_close(trace);
+	free(name);
+	return code;
+}

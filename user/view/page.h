@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BEAMWEAVE_PAGE_H
+#define BEAMWEAVE_PAGE_H
+
+/* Text for a terminal of 100 columns. Everything that is printed here is sanitized first. */
+
+#include <stdio.h>
+
+#define PAGE_COLUMNS 100
+
+/*
+ * Print text wrapped at spaces: the first line begins at `first` columns, the others at `rest`. A '\n'
+ * in the text ends a line.
+ */
+void page_print(FILE *out, size_t first, size_t rest, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+/* A title, with an empty line before it. */
+void page_title(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -45,15 +45,6 @@ static uint32_t consumed_bytes(uint32_t consumed, uint64_t word)
 	return consumed == RING_CONSUMED(RING_STATE_SEQUENCE(word), bytes) ? bytes : 0;
 }
 
-int subbuf_unread(const struct ring *ring, uint32_t index, uint64_t word)
-{
-	/* acquire: pairs with the release of whoever stored it, a reader that is dead now perhaps */
-	uint32_t consumed = atomic_load_explicit(&ring->meta[index].consumed, memory_order_acquire);
-
-	return !subbuf_matches(ring, index, word) ||
-	       consumed_bytes(consumed, word) < subbuf_committed(ring, index);
-}
-
 void stack_push(struct ring *ring, uint32_t index)
 {
 	_Atomic uint64_t *free_top = &ring->control->free_top;
@@ -185,8 +176,9 @@ static uint32_t candidates_collect(struct ring_reader *reader)
 __attribute__((no_sanitize("thread"))) static void copy_racing(void *to, const void *from,
 							       uint32_t bytes)
 {
-	uint64_t *target = to;
-	const uint64_t *source = from;
+	typedef uint64_t __attribute__((may_alias)) word_t;
+	word_t *target = to;
+	const word_t *source = from;
 
 	for (uint32_t i = 0; i < bytes / 8; i++)
 		target[i] = __atomic_load_n(&source[i], __ATOMIC_RELAXED);

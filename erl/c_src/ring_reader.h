@@ -2,7 +2,7 @@
 #ifndef BEAMWEAVE_RING_READER_H
 #define BEAMWEAVE_RING_READER_H
 
-/* Between the parts of the reader's side: ring_reader.c, ring_repair.c, ring_reader_dict.c. */
+/* Between the parts of the reader's side: ring_reader.c, ring_reader_repair.c, ring_reader_dict.c. */
 
 #include "ring.h"
 
@@ -44,9 +44,6 @@ struct ring_reader {
 	struct hole holes[RING_HOLES];
 	uint32_t hole_count;
 };
-
-/* Is there anything in a sub-buffer with this state word that no reader has stored? */
-int subbuf_unread(const struct ring *ring, uint32_t index, uint64_t word);
 
 /* Put a sub-buffer that the caller has set free on the free stack. */
 void stack_push(struct ring *ring, uint32_t index);

@@ -16,7 +16,7 @@
 
 /* ---- Repair ------------------------------------------------------------------------------ */
 
-/* Full again is what a dead reader had not stored whole; the rest it was about to set free. */
+/* Full again is what a dead reader had in hand; `consumed` tells how much of it is stored already. */
 static void states_repair(struct ring *ring)
 {
 	for (uint32_t i = 0; i < ring->subbuf_count; i++) {
@@ -26,8 +26,7 @@ static void states_repair(struct ring *ring)
 
 		if (RING_STATE_OF(word) != RING_READING)
 			continue;
-		mended = RING_STATE(subbuf_unread(ring, i, word) ? RING_FULL : RING_FREE,
-				    RING_STATE_THREAD(word), RING_STATE_SEQUENCE(word));
+		mended = RING_STATE(RING_FULL, RING_STATE_THREAD(word), RING_STATE_SEQUENCE(word));
 		/* acq_rel: hands on what the dead reader and the writer before it did */
 		atomic_compare_exchange_strong_explicit(&ring->meta[i].state, &word, mended,
 							memory_order_acq_rel, memory_order_relaxed);

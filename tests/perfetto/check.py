@@ -69,7 +69,8 @@ def measure(trace):
     sums["flows"] = (sent, received)
     sums["lost"] = sum(s.notes["count"] for s in by_category["loss"])
     sums["events"] = collections.Counter(
-        kind for events in trace.ftrace.values() for _, pid, kind, _ in events if pid is not None)
+        kind for events in trace.ftrace.values() for _, inferred, kind, _ in events
+        if not inferred)
     sums["running"] = running(trace)
     last = {}
     for track, ts, value in trace.counters:

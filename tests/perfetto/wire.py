@@ -71,7 +71,7 @@ class Trace:
     def __init__(self, path):
         self.tracks = {}
         self.slices, self.instants, self.counters = [], [], []
-        self.ftrace = collections.defaultdict(list)  # cpu -> [(ts, pid or None, kind, dict)]
+        self.ftrace = collections.defaultdict(list)  # cpu -> [(ts, inferred?, kind, dict)]
         self.lost_cpus = set()
         self.threads, self.processes = {}, {}  # tid -> (tgid, name); pid -> name
         self.clocks = []
@@ -157,6 +157,8 @@ class Trace:
         if 4 in track:
             thread = message(track[4][0])
             known["pid"], known["tid"] = thread[1][0], thread[2][0]
+            if thread[5]:
+                known["name"] = text(thread[5][0])
 
     def _bundle(self, bundle):
         cpu = bundle[1][0]
@@ -166,13 +168,16 @@ class Trace:
         for event in bundle[2]:
             event = message(event)
             ts = event.pop(1)[0] - offset
-            pid = event.pop(2)[0] if 2 in event else None
+            if 2 not in event:
+                self.problems.append("an ftrace event without a pid: the viewer drops it")
+            event.pop(2, None)
             common_flags = event.pop(5, None)
             (kind, body), = event.items()
             body = message(body[0])
             if kind in (20, 114) and not common_flags:
                 self.problems.append("a waking without common_flags")
-            self.ftrace[cpu].append((ts, pid, kind, body))
+            inferred = kind == 4 and common_flags is not None
+            self.ftrace[cpu].append((ts, inferred, kind, body))
 
     def _track_event(self, ts, sequence, event):
         categories, names, keys = self._interned[sequence]
@@ -231,10 +236,10 @@ class Trace:
         return " / ".join(names)
 
     def switches(self, cpu):
-        """[(ts, from the kernel?, prev tid, prev state, next tid, next comm)] in time order."""
+        """[(ts, inferred?, prev tid, prev state, next tid, next comm)] in time order."""
         out = []
-        for ts, pid, kind, body in sorted(self.ftrace[cpu], key=lambda event: event[0]):
+        for ts, inferred, kind, body in sorted(self.ftrace[cpu], key=lambda event: event[0]):
             if kind == 4:
-                out.append((ts, pid is not None, body[2][0], body[4][0], body[6][0],
+                out.append((ts, inferred, body[2][0], body[4][0], body[6][0],
                             text(body[5][0])))
         return out

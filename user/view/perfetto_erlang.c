@@ -27,6 +27,7 @@ struct erlang_thread {
 	int32_t tid;
 	uint64_t track;
 	uint64_t start_ns, end_ns; /* of the newest stretch on it */
+	char label[48];
 	UT_hash_handle hh;
 };
 
@@ -133,6 +134,25 @@ static uint64_t process_calls_track(struct perfetto_erlang *erlang, struct erlan
 	return process->calls_track;
 }
 
+const char *perfetto_thread_label(char *buffer, size_t size, uint32_t role, uint32_t number,
+				  int32_t tid)
+{
+	static const char *const names[] = {
+		[RING_ROLE_NORMAL] = "scheduler",
+		[RING_ROLE_DIRTY_CPU] = "dirty CPU scheduler",
+		[RING_ROLE_DIRTY_IO] = "dirty IO scheduler",
+	};
+	const char *name = role < sizeof(names) / sizeof(*names) ? names[role] : NULL;
+
+	if (name && number)
+		snprintf(buffer, size, "%s %u", name, number);
+	else if (name && role != RING_ROLE_NORMAL)
+		snprintf(buffer, size, "%s", name);
+	else
+		snprintf(buffer, size, "thread %d", tid);
+	return buffer;
+}
+
 static const struct trace_thread *vm_thread(struct trace *trace, int32_t tid)
 {
 	const struct trace_thread *threads;
@@ -176,6 +196,10 @@ static struct erlang_thread *thread_find(struct perfetto_erlang *erlang, int32_t
 	};
 	if (vm && vm->role <= RING_ROLE_DIRTY_IO && vm->number < 1000)
 		track.rank = role_rank[vm->role] + (int32_t)vm->number;
+	perfetto_thread_label(thread->label, sizeof(thread->label), vm ? vm->role : RING_ROLE_OTHER,
+			      vm ? vm->number : 0, tid);
+	if (!perfetto_sched_knows(erlang->sched, tid))
+		track.name = thread->label;
 	track_describe(erlang->packets, &track);
 	return thread;
 }
@@ -220,16 +244,12 @@ void perfetto_erlang_run(struct perfetto_erlang *erlang, const struct run_interv
 {
 	struct erlang_process *process = process_find(erlang, run->process, run->start_ns);
 	struct packets *packets = erlang->packets;
+	const struct erlang_thread *thread = thread_find(erlang, run->tid);
 	char name[64];
 
-	if (!process)
+	if (!process || !thread)
 		return;
-	if (run->dirty)
-		snprintf(name, sizeof(name), "on a dirty scheduler");
-	else if (run->scheduler)
-		snprintf(name, sizeof(name), "on scheduler %u", run->scheduler);
-	else
-		snprintf(name, sizeof(name), "on thread %d", run->tid);
+	snprintf(name, sizeof(name), "on %s", thread->label);
 	packet_event_open(packets, SEQUENCE_ERLANG, run->start_ns, MARK_BEGIN, process->track,
 			  "run", name);
 	perfetto_note_mfa(erlang, "in", run->mfa_in);
@@ -243,8 +263,7 @@ void perfetto_erlang_run(struct perfetto_erlang *erlang, const struct run_interv
 	packet_event_open(packets, SEQUENCE_ERLANG, run->end_ns, MARK_END, process->track, NULL,
 			  NULL);
 	packet_event_close(packets);
-	if (run->tid > 0)
-		run_thread_write(erlang, run);
+	run_thread_write(erlang, run);
 }
 
 /* ---- Calls ---- */
@@ -330,8 +349,10 @@ void perfetto_erlang_call(struct perfetto_erlang *erlang, const struct call_inte
 	struct erlang_pending *pending = &erlang->pending;
 	struct erlang_process *process;
 
+	/* Too deep to be followed, it ended where it began: before anything else can happen. */
 	if (pending->is && pending->process == call->process && pending->mfa == call->mfa &&
-	    pending->ts_ns == call->start_ns)
+	    pending->ts_ns == call->start_ns && call->how == CALL_LOST &&
+	    call->end_ns == call->start_ns)
 		pending_write(erlang);
 	process = process_find(erlang, call->process, call->start_ns);
 	if (!process)

@@ -5,8 +5,7 @@
 /*
  * What the VM did, as tracks.
  *
- * A process has a track with its stretches on schedulers (named by the scheduler, so that a change of
- * scheduler shows as a change of colour) and on them, as instants, what it sent, fetched, spawned. Calls
+ * A process has a track with its stretches on schedulers (named by the scheduler) and on them, as instants, what it sent, fetched, spawned. Calls
  * do not nest in these stretches: a call may last over many of them. So they stand on a track of their
  * own below, with the garbage collections, which do nest in calls: a process that is collected makes
  * no call. A scheduler's thread shows the same stretches, named by the process.
@@ -70,6 +69,9 @@ void perfetto_note_process(struct perfetto_erlang *erlang, const char *key, uint
 void perfetto_note_mfa(struct perfetto_erlang *erlang, const char *key, uint32_t mfa);
 void perfetto_note_term(struct perfetto_erlang *erlang, const char *key, struct text etf);
 
+/* "scheduler 1", "dirty IO scheduler 2", "thread 1234" into `buffer`; returns it. */
+const char *perfetto_thread_label(char *buffer, size_t size, uint32_t role, uint32_t number,
+				  int32_t tid);
 /* "<0.123.0> name" into `buffer`; returns it. */
 const char *perfetto_process_label(struct trace *trace, uint64_t word, uint64_t ts_ns, char *buffer,
 				   size_t size);

@@ -69,7 +69,7 @@ enum track_descriptor_field {
 };
 enum track_order { ORDER_EXPLICIT = 3, ORDER_THREADS_EXPLICIT = 1 };
 enum track_merge { MERGE_BY_NAME = 1, MERGE_NONE = 2 };
-enum thread_descriptor_field { THREAD_PID = 1, THREAD_TID = 2 };
+enum thread_descriptor_field { THREAD_PID = 1, THREAD_TID = 2, THREAD_NAME = 5 };
 enum counter_descriptor_field { COUNTER_UNIT = 3 };
 
 enum system_info_field { SYSTEM_UTSNAME = 1 };

@@ -72,22 +72,6 @@ static uint64_t lane_find(struct perfetto_finding *finding, enum track_kind kind
 	return lane->uuid;
 }
 
-static const char *thread_name(char *buffer, size_t size, uint32_t role, uint32_t number,
-			       int32_t tid)
-{
-	static const char *const names[] = {
-		[RING_ROLE_NORMAL] = "scheduler",
-		[RING_ROLE_DIRTY_CPU] = "dirty CPU scheduler",
-		[RING_ROLE_DIRTY_IO] = "dirty IO scheduler",
-	};
-
-	if (role < sizeof(names) / sizeof(*names) && names[role] && number)
-		snprintf(buffer, size, "%s %u", names[role], number);
-	else
-		snprintf(buffer, size, "thread %d", tid);
-	return buffer;
-}
-
 static void stall_notes(struct perfetto_finding *finding, const struct stall *stall)
 {
 	struct perfetto_erlang *erlang = finding->erlang;
@@ -123,7 +107,7 @@ void perfetto_finding_stall(struct perfetto_finding *finding, const struct stall
 	if (!finding->stalls)
 		group_describe(packets, GROUP_STALLS, "Stalls");
 	finding->stalls = true;
-	thread_name(name, sizeof(name), stall->role, stall->number, stall->tid);
+	perfetto_thread_label(name, sizeof(name), stall->role, stall->number, stall->tid);
 	track = lane_find(finding, TRACK_STALL, (uint32_t)stall->tid, GROUP_STALLS, name,
 			  (int32_t)(stall->role * 1000 + stall->number % 1000), stall->start_ns,
 			  stall->end_ns);
@@ -165,8 +149,8 @@ void perfetto_finding_loss(struct perfetto_finding *finding, const struct loss *
 	snprintf(name, sizeof(name), loss->kernel ? "kernel, CPU %u" : "VM, ring %u", loss->ring);
 	for (size_t i = 0; !loss->kernel && i < count; i++)
 		if (threads[i].ring == loss->ring)
-			thread_name(name, sizeof(name), threads[i].role, threads[i].number,
-				    threads[i].tid);
+			perfetto_thread_label(name, sizeof(name), threads[i].role,
+					      threads[i].number, threads[i].tid);
 	track = lane_find(finding, TRACK_LOSS, (uint64_t)loss->kernel << 40 | loss->ring,
 			  GROUP_LOSSES, name, loss->ring < 10000 ? (int32_t)loss->ring : 10000,
 			  loss->from_ns, to_ns);

@@ -214,7 +214,7 @@ void track_describe(struct packets *packets, const struct track *track)
 	proto_uint(proto, TRACK_UUID, track->uuid);
 	if (track->parent)
 		proto_uint(proto, TRACK_PARENT_UUID, track->parent);
-	if (track->name)
+	if (track->name && !track->tid)
 		proto_text(proto, TRACK_NAME, track->name);
 	if (track->description)
 		proto_text(proto, TRACK_DESCRIPTION, track->description);
@@ -222,6 +222,8 @@ void track_describe(struct packets *packets, const struct track *track)
 		proto_open(proto, TRACK_THREAD_DESCRIPTOR);
 		proto_uint(proto, THREAD_PID, (uint64_t)(int64_t)track->pid);
 		proto_uint(proto, THREAD_TID, (uint64_t)(int64_t)track->tid);
+		if (track->name)
+			proto_text(proto, THREAD_NAME, track->name);
 		proto_close(proto);
 	}
 	if (track->unit) {

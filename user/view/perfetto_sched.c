@@ -127,6 +127,11 @@ static void task_forget(struct perfetto_sched *sched, int32_t tid)
 	}
 }
 
+bool perfetto_sched_knows(struct perfetto_sched *sched, int32_t tid)
+{
+	return task_find(sched, tid);
+}
+
 int32_t perfetto_sched_tgid(struct perfetto_sched *sched, int32_t tid)
 {
 	const struct sched_task *task = task_find(sched, tid);
@@ -177,7 +182,7 @@ static struct sched_cpu *cpu_find(struct perfetto_sched *sched, int32_t number)
 	return &sched->cpus[number];
 }
 
-/* Open an ftrace event; `tid` is who ran: -1 leaves it out. */
+/* Open an ftrace event; `tid` is who ran. */
 static struct proto *ftrace_open(struct perfetto_sched *sched, struct sched_cpu *cpu,
 				 uint64_t ts_ns, int32_t tid)
 {
@@ -185,8 +190,8 @@ static struct proto *ftrace_open(struct perfetto_sched *sched, struct sched_cpu 
 
 	proto_open(proto, BUNDLE_EVENT);
 	proto_uint(proto, FTRACE_TIMESTAMP, ts_ns + (uint64_t)sched->boot_offset_ns);
-	if (tid >= 0)
-		proto_sint(proto, FTRACE_PID, tid);
+	/* An event without it is left out; more bits than a tid has would be another thread. */
+	proto_uint(proto, FTRACE_PID, (uint32_t)(tid > 0 ? tid : 0));
 	return proto;
 }
 
@@ -203,9 +208,11 @@ static void switch_write(struct perfetto_sched *sched, struct sched_cpu *cpu, ui
 			 const struct side *prev, uint32_t state, const struct side *next,
 			 bool inferred)
 {
-	/* Without a pid in the event it is ours and not the kernel's. */
-	struct proto *proto = ftrace_open(sched, cpu, ts_ns, inferred ? -1 : prev->tid);
+	struct proto *proto = ftrace_open(sched, cpu, ts_ns, prev->tid);
 
+	/* The kernel's own have none here: so the two can be told apart. */
+	if (inferred)
+		proto_uint(proto, FTRACE_COMMON_FLAGS, 0);
 	proto_open(proto, FTRACE_SCHED_SWITCH);
 	proto_text(proto, SWITCH_PREV_COMM, prev->comm);
 	proto_sint(proto, SWITCH_PREV_PID, prev->tid);
@@ -266,7 +273,7 @@ static void sched_switch(struct perfetto_sched *sched, const struct event *event
 	switch_write(sched, cpu, event->ts_ns, &prev, record->prev_state, &next, false);
 	if (record->prev_state & STATE_GONE && prev.tid > 0) {
 		/* Only now is its number free: at its exit it still had this switch before it. */
-		proto = ftrace_open(sched, cpu, event->ts_ns, -1);
+		proto = ftrace_open(sched, cpu, event->ts_ns, prev.tid);
 		proto_open(proto, FTRACE_SCHED_PROCESS_FREE);
 		proto_text(proto, SCHED_PROCESS_COMM, prev.comm);
 		proto_sint(proto, SCHED_PROCESS_PID, prev.tid);
@@ -318,7 +325,7 @@ static void sched_migrate(struct perfetto_sched *sched, const struct event *even
 
 	if (!cpu)
 		return;
-	proto = ftrace_open(sched, cpu, event->ts_ns, event->tid > 0 ? event->tid : 0);
+	proto = ftrace_open(sched, cpu, event->ts_ns, event->tid);
 	proto_open(proto, FTRACE_SCHED_MIGRATE_TASK);
 	proto_sint(proto, MIGRATE_PID, record->tid);
 	proto_sint(proto, MIGRATE_PRIO, record->prio);
@@ -366,12 +373,15 @@ static void sched_task_event(struct perfetto_sched *sched, const struct event *e
 void perfetto_sched_begin(struct perfetto_sched *sched, struct packets *packets,
 			  struct trace *trace)
 {
+	const json_t *target = json_object_get(trace_meta(trace), "target");
+	json_int_t pid = json_integer_value(json_object_get(target, "pid"));
 	const struct chunk_task *tasks;
 	size_t count;
 
 	memset(sched, 0, sizeof(*sched));
 	sched->packets = packets;
 	sched->boot_offset_ns = trace_boot_offset_ns(trace);
+	sched->target_tgid = pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0;
 	tasks = trace_tasks(trace, &count);
 	for (size_t i = 0; i < count; i++) {
 		char comm[sizeof(tasks[i].comm) + 1];

@@ -33,7 +33,8 @@ void perfetto_sched_loss(struct perfetto_sched *sched, const struct loss *loss);
 /* Write out what is buffered. Returns 0 or the first error. */
 int perfetto_sched_end(struct perfetto_sched *sched);
 
-/* The process of a thread; of an unknown one the target. */
+/* Is the name of a thread known? And its process: of an unknown one the target. */
+bool perfetto_sched_knows(struct perfetto_sched *sched, int32_t tid);
 int32_t perfetto_sched_tgid(struct perfetto_sched *sched, int32_t tid);
 
 #endif

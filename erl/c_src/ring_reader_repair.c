@@ -10,7 +10,6 @@
 #include <string.h>
 #include <time.h>
 
-#define WALK_TRIES	 64
 #define HANDOVER_WAITS	 2000
 #define HANDOVER_WAIT_NS 1000000
 
@@ -34,33 +33,33 @@ static void states_repair(struct ring *ring)
 }
 
 /*
- * Mark what is on the free stack. The tag changes with every push and take, so that a walk between
- * two equal readings saw the stack of one instant. Returns 0, -EAGAIN (it changed), -EIO (no list).
+ * Mark what is on the free stack. A `next` changes only when its index is pushed, which only a reader
+ * does, and that is us: writers may take from the top meanwhile, what we see is the stack of the
+ * instant at which we read the top. Returns 0 or -EIO: it is no list that ends.
  */
 static int stack_walk(struct ring *ring, uint8_t *on_stack)
 {
 	/* acquire: pairs with the release of the pushes */
-	uint64_t top = atomic_load_explicit(&ring->control->free_top, memory_order_acquire);
-	uint32_t next = (uint32_t)top;
+	uint32_t next =
+		(uint32_t)atomic_load_explicit(&ring->control->free_top, memory_order_acquire);
 
 	memset(on_stack, 0, ring->subbuf_count);
 	while (next) {
 		uint32_t index = next - 1;
 
 		if (index >= ring->subbuf_count || on_stack[index])
-			break;
+			return -EIO;
 		on_stack[index] = 1;
-		/* relaxed: valid when the tag stands */
+		/* relaxed: published by the push, as the top was */
 		next = atomic_load_explicit(&ring->meta[index].next, memory_order_relaxed);
 	}
-	/* acquire: the walk's loads are over before the tag is read again */
-	atomic_thread_fence(memory_order_acquire);
-	if (atomic_load_explicit(&ring->control->free_top, memory_order_relaxed) != top)
-		return -EAGAIN;
-	return next ? -EIO : 0;
+	return 0;
 }
 
-/* Take the whole stack away: what is free is pushed again, from the states. */
+/*
+ * Take the whole stack away: what is free is pushed again, from the states. Until then writers find
+ * nothing, so that this is not done without need.
+ */
 static void stack_take(struct ring *ring, uint8_t *on_stack)
 {
 	_Atomic uint64_t *free_top = &ring->control->free_top;
@@ -84,11 +83,7 @@ static void stack_take(struct ring *ring, uint8_t *on_stack)
  */
 static void stack_repair(struct ring *ring, uint64_t epoch, uint8_t *on_stack)
 {
-	int err = -EAGAIN;
-
-	for (int try = 0; err == -EAGAIN && try < WALK_TRIES; try++)
-		err = stack_walk(ring, on_stack);
-	if (err)
+	if (stack_walk(ring, on_stack))
 		stack_take(ring, on_stack);
 	RING_TEST_POINT("walked");
 	for (uint32_t i = 0; i < ring->subbuf_count; i++) {
@@ -152,11 +147,12 @@ static int reader_claim(struct ring *ring, uint32_t pid, uint64_t now_ns)
 		if (!old || old == pid ||
 		    !reader_alive(control, old, now_ns + (uint64_t)wait * HANDOVER_WAIT_NS)) {
 			/* acq_rel: of two successors one gets on, and sees what the old one did */
-			if (!atomic_compare_exchange_strong_explicit(&control->reader_pid, &old,
-								     pid, memory_order_acq_rel,
-								     memory_order_relaxed))
-				return -EBUSY;
-			return 0;
+			if (atomic_compare_exchange_strong_explicit(&control->reader_pid, &old, pid,
+								    memory_order_acq_rel,
+								    memory_order_relaxed))
+				return 0;
+			/* It has left just now, or another successor was faster. */
+			continue;
 		}
 		/* relaxed: our own store */
 		if (atomic_load_explicit(&control->next_reader_pid, memory_order_relaxed) != pid)

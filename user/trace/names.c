@@ -1,75 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "names.h"
+#include "names_private.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A container that is full is an allocation that failed: it must not end the program. */
-#define uthash_fatal(message)	     (names_full = true)
-#define HASH_NONFATAL_OOM	     1
-#define uthash_nonfatal_oom(element) (names_full = true)
-static _Thread_local bool names_full;
-#include <uthash.h>
-
-enum change_how {
-	CHANGE_ASKED = 0, /* the node said so at this time */
-	CHANGE_REGISTER = 1,
-	CHANGE_DROP = 2, /* unregister or exit */
-	CHANGE_SPAWN = 3, /* the word is a new process's from here on */
-};
-
-struct change {
-	uint64_t ts_ns;
-	uint32_t order;
-	uint32_t how;
-	const char *text; /* owned by the change when ASKED */
-	uint32_t atom;
-};
-
-struct atom {
-	uint32_t key;
-	char *text;
-	UT_hash_handle hh;
-};
-
-struct function {
-	uint32_t key;
-	struct ring_dict_mfa mfa;
-	char *text; /* made when it is asked for */
-	UT_hash_handle hh;
-};
-
-struct process {
-	uint64_t word;
-	uint64_t parent;
-	char *text; /* made when it is asked for */
-	char *initial; /* from the node, or a port's driver */
-	uint32_t spawn_mfa; /* from its spawn */
-	bool spawn_translated; /* it is what proc_lib or gen really start */
-	bool own;
-	struct change *changes;
-	uint32_t change_count, change_capacity;
-	UT_hash_handle hh;
-};
-
-#define OWN_FEW 8
-
-struct names {
-	uint64_t own[OWN_FEW]; /* asked for at every event */
-	uint32_t own_count; /* of all */
-	struct atom *atoms;
-	struct function *functions;
-	struct process *processes;
-	struct ring_vm vm;
-	bool vm_known;
-	char *flags;
-	char **notes;
-	size_t note_count;
-	struct names_moment *moments;
-	size_t moment_count, moment_capacity;
-	uint32_t order;
-};
+_Thread_local bool names_full;
 
 struct names *names_new(void)
 {
@@ -120,7 +56,7 @@ void names_set_vm(struct names *names, const struct ring_vm *vm)
 		names->vm = *vm;
 }
 
-static struct process *process_find(const struct names *names, uint64_t word)
+struct process *names_process_find(const struct names *names, uint64_t word)
 {
 	struct process *process;
 
@@ -128,10 +64,9 @@ static struct process *process_find(const struct names *names, uint64_t word)
 	return process;
 }
 
-/* NULL with ENOMEM. */
-static struct process *process_get(struct names *names, uint64_t word)
+struct process *names_process_get(struct names *names, uint64_t word)
 {
-	struct process *process = process_find(names, word);
+	struct process *process = names_process_find(names, word);
 
 	if (process)
 		return process;
@@ -150,7 +85,7 @@ static struct process *process_get(struct names *names, uint64_t word)
 
 static int change_add(struct names *names, uint64_t word, const struct change *change)
 {
-	struct process *process = process_get(names, word);
+	struct process *process = names_process_get(names, word);
 
 	if (!process)
 		return -ENOMEM;
@@ -253,7 +188,7 @@ static char *mfa_copy(const char *data, size_t bytes)
 
 static int initial_set(struct names *names, uint64_t word, const char *text)
 {
-	struct process *process = process_get(names, word);
+	struct process *process = names_process_get(names, word);
 	char *copy = process ? strdup(text) : NULL;
 
 	if (!copy)
@@ -342,7 +277,7 @@ int names_add(struct names *names, const struct ring_dict_entry *entry)
 		return entry->bytes < sizeof(struct ring_dict_port) ? 0
 								    : port_add(names, entry, data);
 	case RING_DICT_OWN:
-		process = process_get(names, entry->key);
+		process = names_process_get(names, entry->key);
 		if (!process)
 			return -ENOMEM;
 		if (!process->own && names->own_count++ < OWN_FEW)
@@ -365,7 +300,7 @@ int names_add(struct names *names, const struct ring_dict_entry *entry)
 	case RING_DICT_PARENT:
 		if (entry->bytes < sizeof(uint64_t))
 			return 0;
-		process = process_get(names, entry->key);
+		process = names_process_get(names, entry->key);
 		if (process)
 			memcpy(&process->parent, data, sizeof(process->parent));
 		return process ? 0 : -ENOMEM;
@@ -379,7 +314,7 @@ int names_add(struct names *names, const struct ring_dict_entry *entry)
 static int spawn_learn(struct names *names, uint64_t child, uint64_t parent, uint64_t ts_ns,
 		       const struct ring_spawn *spawn)
 {
-	struct process *process = process_get(names, child);
+	struct process *process = names_process_get(names, child);
 	struct change change = {.ts_ns = ts_ns, .how = CHANGE_SPAWN};
 
 	if (!process)
@@ -407,7 +342,7 @@ int names_learn(struct names *names, const struct event *event)
 		return change_add(names, event->process, &change);
 	case RING_EXIT:
 		change.how = CHANGE_DROP;
-		process = process_find(names, event->process);
+		process = names_process_find(names, event->process);
 		/* Most have no name, and need no history. */
 		return process && process->change_count ? change_add(names, event->process, &change)
 							: 0;
@@ -467,175 +402,4 @@ void names_settle(struct names *names)
 	}
 	if (names->moment_count)
 		qsort(names->moments, names->moment_count, sizeof(*names->moments), moment_compare);
-}
-
-/* ---- Asking ---- */
-
-const char *names_atom(const struct names *names, uint32_t atom)
-{
-	struct atom *found;
-
-	HASH_FIND(hh, names->atoms, &atom, sizeof(atom), found);
-	return found ? found->text : "?";
-}
-
-static const char *change_name(const struct names *names, const struct change *change)
-{
-	return change->how == CHANGE_ASKED ? change->text : names_atom(names, change->atom);
-}
-
-const char *names_registered(const struct names *names, uint64_t word, uint64_t ts_ns)
-{
-	const struct process *process = process_find(names, word);
-	uint32_t low = 0, high;
-	const struct change *change;
-
-	if (!process || !process->change_count)
-		return NULL;
-	high = process->change_count;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (process->changes[middle].ts_ns <= ts_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (!low) {
-		/* Before the first that is known: what was asked, or is dropped, was so before. */
-		change = &process->changes[0];
-		if (change->how == CHANGE_ASKED || (change->how == CHANGE_DROP && change->atom))
-			return change_name(names, change);
-		return NULL;
-	}
-	change = &process->changes[low - 1];
-	if (change->how == CHANGE_ASKED || change->how == CHANGE_REGISTER)
-		return change_name(names, change);
-	return NULL;
-}
-
-/* Words of OTP 25, 64 bits: the low four bits tag, 28 bits of number and serial above them. */
-#define TAG_MASK 0xfu
-#define TAG_PID	 0x3u
-#define TAG_PORT 0x7u
-
-static uint64_t pid_bits(const struct ring_vm *vm, uint64_t word, bool *known)
-{
-	uint64_t bits = 0;
-
-	*known = false;
-	for (uint32_t bit = 0; bit < 64; bit++) {
-		if (vm->pid_bit[bit] >= 64)
-			continue;
-		bits |= (word >> bit & 1) << vm->pid_bit[bit];
-		*known |= vm->pid_bit[bit] != 0;
-	}
-	return bits;
-}
-
-size_t names_process_put(const struct names *names, uint64_t word, char *buffer, size_t size)
-{
-	uint32_t tag = word & TAG_MASK;
-	struct text_builder text;
-	bool known = false;
-	uint64_t bits = 0;
-
-	text_begin(&text, buffer, size);
-	if (tag == TAG_PID) {
-		if (names->vm_known)
-			bits = pid_bits(&names->vm, word, &known);
-		if (known)
-			text_format(&text, "<0.%u.%u>", (uint32_t)bits, (uint32_t)(bits >> 32));
-		else if (!names->vm_known || names->vm.otp_release <= 25)
-			text_format(&text, "<0.%u.%u>", (uint32_t)(word >> 4 & 0x7fff),
-				    (uint32_t)(word >> 19 & 0x1fff));
-		else
-			text_format(&text, "0x%llx", (unsigned long long)word);
-	} else if (tag == TAG_PORT && (!names->vm_known || names->vm.otp_release <= 25)) {
-		text_format(&text, "#Port<0.%u>", (uint32_t)(word >> 4 & 0xfffffff));
-	} else {
-		text_format(&text, "0x%llx", (unsigned long long)word);
-	}
-	return text_finish(&text);
-}
-
-const char *names_process(struct names *names, uint64_t word)
-{
-	struct process *process = process_get(names, word);
-	char buffer[48];
-
-	if (process && !process->text) {
-		names_process_put(names, word, buffer, sizeof(buffer));
-		process->text = strdup(buffer);
-	}
-	return process && process->text ? process->text : "?";
-}
-
-const char *names_initial(struct names *names, uint64_t word)
-{
-	const struct process *process = process_find(names, word);
-
-	if (!process)
-		return NULL;
-	if (process->spawn_mfa != RING_NO_INDEX && (process->spawn_translated || !process->initial))
-		return names_mfa(names, process->spawn_mfa);
-	return process->initial;
-}
-
-uint64_t names_parent(const struct names *names, uint64_t word)
-{
-	const struct process *process = process_find(names, word);
-
-	return process ? process->parent : 0;
-}
-
-bool names_own(const struct names *names, uint64_t word)
-{
-	const struct process *process;
-
-	if (names->own_count > OWN_FEW) {
-		process = process_find(names, word);
-		return process && process->own;
-	}
-	for (uint32_t i = 0; i < names->own_count; i++) {
-		if (names->own[i] == word)
-			return true;
-	}
-	return false;
-}
-
-const char *names_mfa(struct names *names, uint32_t mfa)
-{
-	struct function *function;
-	struct text_builder text;
-	char buffer[2048];
-
-	HASH_FIND(hh, names->functions, &mfa, sizeof(mfa), function);
-	if (!function)
-		return "?";
-	if (!function->text) {
-		text_begin(&text, buffer, sizeof(buffer));
-		text_add_mfa(&text, names_atom(names, function->mfa.module),
-			     names_atom(names, function->mfa.function), function->mfa.arity);
-		text_finish(&text);
-		function->text = strdup(buffer);
-	}
-	return function->text ? function->text : "?";
-}
-
-const char *names_flags(const struct names *names)
-{
-	return names->flags;
-}
-
-size_t names_notes(const struct names *names, const char *const **notes)
-{
-	*notes = (const char *const *)names->notes;
-	return names->note_count;
-}
-
-size_t names_moments(const struct names *names, const struct names_moment **moments)
-{
-	*moments = names->moments;
-	return names->moment_count;
 }

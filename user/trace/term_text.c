@@ -3,9 +3,9 @@
  * Captured terms as Erlang text. The External Term Format is read here and not by ei, whose decoders
  * take no length: they would read beyond what a hostile file holds.
  */
+#include "term_private.h"
 #include "trace_private.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,42 +22,7 @@
 #define TAG_EXPORT     113
 #define TAG_NEW_FUN    112
 
-struct term {
-	const uint8_t *at, *end;
-	const struct names *names;
-	struct text_builder text;
-	uint32_t depth;
-	bool stopped; /* what follows cannot be read */
-};
-
 static void term_print(struct term *term);
-
-/* Nothing more can be read: the text says so. */
-static void term_stop(struct term *term)
-{
-	if (!term->stopped)
-		text_add(&term->text, "...");
-	term->stopped = true;
-	term->at = term->end;
-}
-
-static bool term_has(struct term *term, uint64_t bytes)
-{
-	if (!term->stopped && (uint64_t)(term->end - term->at) >= bytes)
-		return true;
-	term_stop(term);
-	return false;
-}
-
-/* Big-endian; the caller looked that it is there. */
-static uint64_t number_take(struct term *term, uint32_t bytes)
-{
-	uint64_t number = 0;
-
-	while (bytes--)
-		number = number << 8 | *term->at++;
-	return number;
-}
 
 /* ---- Atoms ---- */
 
@@ -138,37 +103,6 @@ static void atom_print(struct term *term)
 		text_add_atom(&term->text, buffer, length);
 }
 
-/* ---- Numbers ---- */
-
-static void big_print(struct term *term, uint32_t bytes)
-{
-	bool negative;
-	unsigned __int128 value = 0;
-	char digits[48];
-	size_t at = sizeof(digits);
-
-	if (!term_has(term, 1ull + bytes))
-		return;
-	negative = *term->at++;
-	if (negative)
-		text_add(&term->text, "-");
-	if (bytes > sizeof(value)) {
-		text_add(&term->text, "16#");
-		for (uint32_t i = bytes; i-- > 0 && !term->text.cut;)
-			text_format(&term->text, "%02X", term->at[i]);
-		term->at += bytes;
-		return;
-	}
-	for (uint32_t i = bytes; i-- > 0;)
-		value = value << 8 | term->at[i];
-	term->at += bytes;
-	digits[--at] = 0;
-	do
-		digits[--at] = (char)('0' + (int)(value % 10));
-	while (value /= 10);
-	text_add(&term->text, digits + at);
-}
-
 /* An unsigned number of up to 64 bits at `at`. Returns the bytes that it takes, 0 when it is none. */
 static uint32_t word_find(const uint8_t *at, const uint8_t *end, uint64_t *word)
 {
@@ -189,129 +123,6 @@ static uint32_t word_find(const uint8_t *at, const uint8_t *end, uint64_t *word)
 		return 3u + at[1];
 	}
 	return 0;
-}
-
-/* The shortest text that reads back as the same number, with a point in it. */
-static void float_print(struct term *term)
-{
-	uint64_t bits;
-	double value;
-	char text[40];
-
-	if (!term_has(term, 8))
-		return;
-	bits = number_take(term, 8);
-	memcpy(&value, &bits, sizeof(value));
-	if (!isfinite(value)) {
-		text_format(&term->text, "#Float<%016llx>", (unsigned long long)bits);
-		return;
-	}
-	for (int digits = 15; digits <= 17; digits++) {
-		snprintf(text, sizeof(text), "%.*g", digits, value);
-		if (strtod(text, NULL) == value)
-			break;
-	}
-	if (!strchr(text, '.')) {
-		const char *exponent = strchr(text, 'e');
-		int whole = exponent ? (int)(exponent - text) : (int)strlen(text);
-
-		text_format(&term->text, "%.*s.0%s", whole, text, text + whole);
-	} else {
-		text_add(&term->text, text);
-	}
-}
-
-static void old_float_print(struct term *term)
-{
-	char text[32];
-
-	if (!term_has(term, 31))
-		return;
-	memcpy(text, term->at, 31);
-	text[31] = 0;
-	term->at += 31;
-	text_add_clean(&term->text, text, strlen(text));
-}
-
-/* ---- Strings and binaries ---- */
-
-static bool bytes_printable(const uint8_t *data, uint64_t bytes)
-{
-	for (uint64_t i = 0; i < bytes; i++) {
-		if ((data[i] < 0x20 && data[i] != '\n' && data[i] != '\r' && data[i] != '\t') ||
-		    data[i] >= 0x7f)
-			return false;
-	}
-	return bytes;
-}
-
-static void bytes_quote(struct term *term, const uint8_t *data, uint64_t bytes)
-{
-	text_add(&term->text, "\"");
-	for (uint64_t i = 0; i < bytes && !term->text.cut; i++) {
-		switch (data[i]) {
-		case '\n':
-			text_add(&term->text, "\\n");
-			break;
-		case '\r':
-			text_add(&term->text, "\\r");
-			break;
-		case '\t':
-			text_add(&term->text, "\\t");
-			break;
-		case '"':
-		case '\\':
-			text_format(&term->text, "\\%c", data[i]);
-			break;
-		default:
-			text_format(&term->text, "%c", data[i]);
-		}
-	}
-	text_add(&term->text, "\"");
-}
-
-static void bytes_list(struct term *term, const uint8_t *data, uint64_t bytes)
-{
-	for (uint64_t i = 0; i < bytes && !term->text.cut; i++)
-		text_format(&term->text, "%s%u", i ? "," : "", data[i]);
-}
-
-static void string_print(struct term *term)
-{
-	uint64_t bytes;
-
-	if (!term_has(term, 2))
-		return;
-	bytes = number_take(term, 2);
-	if (!term_has(term, bytes))
-		return;
-	if (bytes_printable(term->at, bytes)) {
-		bytes_quote(term, term->at, bytes);
-	} else {
-		text_add(&term->text, "[");
-		bytes_list(term, term->at, bytes);
-		text_add(&term->text, "]");
-	}
-	term->at += bytes;
-}
-
-/* A binary of `bytes` bytes, of whose last byte only `last_bits` count. */
-static void binary_print(struct term *term, uint64_t bytes, uint32_t last_bits, const char *end)
-{
-	if (!term_has(term, bytes))
-		return;
-	text_add(&term->text, "<<");
-	if (last_bits == 8 && bytes_printable(term->at, bytes)) {
-		bytes_quote(term, term->at, bytes);
-	} else if (last_bits == 8 || !bytes || last_bits > 8) {
-		bytes_list(term, term->at, bytes);
-	} else {
-		bytes_list(term, term->at, bytes - 1);
-		text_format(&term->text, "%s%u:%u", bytes > 1 ? "," : "",
-			    term->at[bytes - 1] >> (8 - last_bits), last_bits);
-	}
-	term->at += bytes;
-	text_add(&term->text, end);
 }
 
 /* ---- What stands for a term that was not encoded ---- */
@@ -338,7 +149,7 @@ static bool stand_in_print(struct term *term, uint64_t arity)
 		    *at != ERL_BINARY_EXT)
 			return false;
 		binary.at = at + 1;
-		size = number_take(&binary, 4);
+		size = term_number(&binary, 4);
 		if ((uint64_t)(term->end - binary.at) < size)
 			return false;
 		taken = word_find(binary.at + size, term->end, &word);
@@ -346,7 +157,7 @@ static bool stand_in_print(struct term *term, uint64_t arity)
 			return false;
 		snprintf(buffer, sizeof(buffer), "...>>(%llu bytes)", (unsigned long long)word);
 		term->at = binary.at;
-		binary_print(term, size, 8, buffer);
+		term_binary_add(term, size, 8, buffer);
 		term->at += taken;
 		return true;
 	}
@@ -447,7 +258,7 @@ static void node_thing_print(struct term *term, const char *open, uint32_t numbe
 	text_add_clean(&term->text, node, length);
 	for (uint32_t i = 0; i < numbers && !term->text.cut; i++)
 		text_format(&term->text, ".%llu",
-			    (unsigned long long)number_take(term, number_bytes));
+			    (unsigned long long)term_number(term, number_bytes));
 	text_add(&term->text, ">");
 	if (!term->text.cut)
 		term->at += creation_bytes;
@@ -461,7 +272,7 @@ static void reference_print(struct term *term, uint32_t creation_bytes)
 
 	if (!term_has(term, 2))
 		return;
-	count = number_take(term, 2);
+	count = term_number(term, 2);
 	if (!atom_take(term, node, sizeof(node), &length) ||
 	    !term_has(term, creation_bytes + 4 * count))
 		return;
@@ -469,7 +280,7 @@ static void reference_print(struct term *term, uint32_t creation_bytes)
 	text_add(&term->text, "#Ref<");
 	text_add_clean(&term->text, node, length);
 	for (uint64_t i = 0; i < count && !term->text.cut; i++)
-		text_format(&term->text, ".%u", (uint32_t)number_take(term, 4));
+		text_format(&term->text, ".%u", (uint32_t)term_number(term, 4));
 	text_add(&term->text, ">");
 }
 
@@ -483,13 +294,13 @@ static void fun_print(struct term *term)
 	/* size 4, arity 1, uniq 16, index 4, free variables 4, module, ... */
 	if (!term_has(term, 29))
 		return;
-	bytes = number_take(term, 4);
+	bytes = term_number(term, 4);
 	if (bytes < 29 || bytes > (uint64_t)(term->end - start)) {
 		term_stop(term);
 		return;
 	}
 	term->at += 17;
-	index = number_take(term, 4);
+	index = term_number(term, 4);
 	term->at += 4;
 	if (!atom_take(term, module, sizeof(module), &length))
 		return;
@@ -520,53 +331,53 @@ static void term_print_tag(struct term *term, uint8_t tag)
 		break;
 	case ERL_INTEGER_EXT:
 		if (term_has(term, 4))
-			text_format(&term->text, "%d", (int32_t)(uint32_t)number_take(term, 4));
+			text_format(&term->text, "%d", (int32_t)(uint32_t)term_number(term, 4));
 		break;
 	case ERL_SMALL_BIG_EXT:
 		if (term_has(term, 1))
-			big_print(term, (uint32_t)number_take(term, 1));
+			term_big_add(term, (uint32_t)term_number(term, 1));
 		break;
 	case ERL_LARGE_BIG_EXT:
 		if (term_has(term, 4))
-			big_print(term, (uint32_t)number_take(term, 4));
+			term_big_add(term, (uint32_t)term_number(term, 4));
 		break;
 	case TAG_NEW_FLOAT:
-		float_print(term);
+		term_float_add(term);
 		break;
 	case ERL_FLOAT_EXT:
-		old_float_print(term);
+		term_old_float_add(term);
 		break;
 	case ERL_SMALL_TUPLE_EXT:
 		if (term_has(term, 1))
-			tuple_print(term, number_take(term, 1));
+			tuple_print(term, term_number(term, 1));
 		break;
 	case ERL_LARGE_TUPLE_EXT:
 		if (term_has(term, 4))
-			tuple_print(term, number_take(term, 4));
+			tuple_print(term, term_number(term, 4));
 		break;
 	case ERL_NIL_EXT:
 		text_add(&term->text, "[]");
 		break;
 	case ERL_STRING_EXT:
-		string_print(term);
+		term_string_add(term);
 		break;
 	case ERL_LIST_EXT:
 		if (term_has(term, 4))
-			list_print(term, number_take(term, 4));
+			list_print(term, term_number(term, 4));
 		break;
 	case ERL_MAP_EXT:
 		if (term_has(term, 4))
-			map_print(term, number_take(term, 4));
+			map_print(term, term_number(term, 4));
 		break;
 	case ERL_BINARY_EXT:
 		if (term_has(term, 4))
-			binary_print(term, number_take(term, 4), 8, ">>");
+			term_binary_add(term, term_number(term, 4), 8, ">>");
 		break;
 	case TAG_BIT_BINARY:
 		if (term_has(term, 5)) {
-			uint64_t bytes = number_take(term, 4);
+			uint64_t bytes = term_number(term, 4);
 
-			binary_print(term, bytes, (uint32_t)number_take(term, 1), ">>");
+			term_binary_add(term, bytes, (uint32_t)term_number(term, 1), ">>");
 		}
 		break;
 	case ERL_PID_EXT:

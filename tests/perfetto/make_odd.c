@@ -4,7 +4,7 @@
  * from T0 = 1,000 s. With CALLS, that many more calls of 2 us each from 1,000,000 us on.
  *
  *   names      a function's atom with a line feed, a quote, a backslash and a byte that is no UTF-8; a
- *              process name with '<' and '&'; a task's comm of 16 bytes without a final 0
+ *              process name with '<' and '&'; a task's comm of 16 bytes without a final 0 (the kernel has 15)
  *   calls      <0.200.0> on ring 0, scheduler 1:
  *              at 100 three nested calls of one function begin in one nanosecond; they end at 110, 120, 130
  *              at 200 a call that ends in the nanosecond in which it began

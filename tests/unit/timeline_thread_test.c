@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* States of kernel threads: every expected interval is worked out by hand from the events. */
 #include <stdio.h>
+#include <sys/syscall.h>
 
 #include "timeline_feed.h"
 
@@ -171,6 +172,61 @@ static void over_a_loss_states_are_unknown(void **unused)
 	feed_free(feed);
 }
 
+static void a_coming_without_a_record_is_told_by_the_leaving(void **unused)
+{
+	struct feed *feed = feed_new(1000000);
+	struct probe_switch record = {
+		.prev_tid = 101,
+		.prev_tgid = 100,
+		.prev_state = 1,
+		.flags = PROBE_PREV_TARGET,
+		.ran_ns = 40,
+		.syscall = -1,
+	};
+
+	(void)unused;
+	feed_kernel(feed, 100, PROBE_SWITCH, 0, &record); /* it came at 60 */
+	feed_waking(feed, 150, 101, 55);
+	record.ran_ns = 30;
+	feed_kernel(feed, 200, PROBE_SWITCH, 1, &record); /* at 170 */
+	record.ran_ns = 1000; /* more than can be: from the switch before on */
+	feed_kernel(feed, 300, PROBE_SWITCH, 1, &record);
+	timeline_finish(feed->timeline);
+	EXPECT(feed, {101, THREAD_UNKNOWN, 0, 60}, {101, THREAD_RUNNING, 60, 100},
+	       {101, THREAD_SLEEPING, 100, 150}, {101, THREAD_RUNNABLE, 150, 170},
+	       {101, THREAD_RUNNING, 170, 200}, {101, THREAD_RUNNING, 200, 300});
+	expect_sums(feed, 300);
+	feed_free(feed);
+}
+
+static void a_thread_that_yields_is_not_preempted(void **unused)
+{
+	struct feed *feed = feed_new(1000000);
+	struct probe_switch record = {
+		.prev_tid = 101,
+		.prev_tgid = 100,
+		.next_tid = 9,
+		.flags = PROBE_PREV_TARGET | PROBE_SYSCALL_KNOWN,
+		.syscall = SYS_sched_yield,
+	};
+	const struct thread_totals *totals;
+
+	(void)unused;
+	feed_switch(feed, 100, 0, 9, 0, 101);
+	feed_kernel(feed, 200, PROBE_SWITCH, 0, &record);
+	feed_switch(feed, 300, 0, 9, 0, 101);
+	record.syscall = -1;
+	feed_kernel(feed, 400, PROBE_SWITCH, 0, &record);
+	feed_switch(feed, 500, 0, 9, 0, 101);
+	timeline_finish(feed->timeline);
+	assert_int_equal(feed->threads[2].state, THREAD_RUNNABLE);
+	assert_false(feed->threads[2].preempted);
+	assert_true(feed->threads[4].preempted);
+	assert_int_equal(timeline_threads(feed->timeline, &totals), 1);
+	assert_int_equal(totals[0].preemptions, 1);
+	feed_free(feed);
+}
+
 static void lost_socket_records_leave_states_alone(void **unused)
 {
 	struct feed *feed = feed_new(1000000);
@@ -219,6 +275,8 @@ int main(void)
 		cmocka_unit_test(a_waking_just_before_the_sleep_is_its_end),
 		cmocka_unit_test(a_thread_lives_from_its_fork_to_its_last_switch),
 		cmocka_unit_test(over_a_loss_states_are_unknown),
+		cmocka_unit_test(a_coming_without_a_record_is_told_by_the_leaving),
+		cmocka_unit_test(a_thread_that_yields_is_not_preempted),
 		cmocka_unit_test(lost_socket_records_leave_states_alone),
 		cmocka_unit_test(running_time_is_working_or_spinning),
 	};

@@ -275,8 +275,9 @@ void call_out(struct calls *calls, struct process *process, const struct event *
 
 void call_loss(struct calls *calls, const struct loss *loss)
 {
-	static const uint8_t kinds[] = {RING_CALL,	     RING_RETURN_TO, RING_RETURN_FROM,
-					RING_EXCEPTION_FROM, RING_EXIT,	     RING_OUT};
+	static const uint8_t kinds[] = {RING_UNKNOWN,	  RING_CALL,	       RING_RETURN_TO,
+					RING_RETURN_FROM, RING_EXCEPTION_FROM, RING_EXIT,
+					RING_OUT};
 	uint64_t lost = 0, named = 0;
 	size_t i;
 

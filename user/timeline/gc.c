@@ -96,7 +96,7 @@ void gc_exit(struct gcs *gcs, struct process *process, uint64_t ts_ns)
 
 void gc_loss(struct gcs *gcs, struct process *process, const struct loss *loss)
 {
-	uint64_t lost = 0, named = 0;
+	uint64_t lost = loss->counts[RING_UNKNOWN], named = 0;
 	size_t i;
 
 	if (!process->gc_running)

@@ -179,7 +179,8 @@ static int socket_state(struct sockets *sockets, const struct event *event)
 		return -ENOMEM;
 	SOCKET_ADDRESS(socket, record);
 	socket->totals.state = record->new_state;
-	if (record->old_state == STATE_CLOSE && !socket->totals.opened_ns)
+	if (record->old_state == STATE_CLOSE && record->new_state != STATE_CLOSE &&
+	    !socket->totals.opened_ns)
 		socket->totals.opened_ns = event->ts_ns;
 	if (record->new_state == STATE_LISTEN)
 		return socket_listen(sockets, socket);
@@ -189,7 +190,8 @@ static int socket_state(struct sockets *sockets, const struct event *event)
 		socket->arrived = true;
 		socket->arrived_ns = event->ts_ns;
 	}
-	if (record->new_state == STATE_CLOSE) {
+	/* equal states: a socket that was there when the recording began */
+	if (record->new_state == STATE_CLOSE && record->old_state != STATE_CLOSE) {
 		socket->totals.closed_ns = event->ts_ns;
 		socket_closed(sockets, socket);
 	}

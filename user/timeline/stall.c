@@ -68,6 +68,10 @@ static bool stall_classify(const struct thread *thread, const struct thread_inte
 	stall->certain = executes;
 	switch (interval->state) {
 	case THREAD_RUNNABLE:
+		/* a dirty scheduler that executes nothing, or one that yields, spins: no work waits */
+		if (!executes && (thread->totals.role != RING_ROLE_NORMAL ||
+				  interval->syscall == SYS_sched_yield))
+			return false;
 		if (interval->throttled) {
 			stall->cause = STALL_THROTTLED;
 			stall->evidence = "its control group's CPU quota was used up";
@@ -128,7 +132,7 @@ static bool thread_is_scheduler(const struct thread *thread)
 	return thread->totals.role >= RING_ROLE_NORMAL && thread->totals.role <= RING_ROLE_DIRTY_IO;
 }
 
-static int stall_short(struct stalls *stalls, const struct stall *stall)
+static int stall_take(struct stalls *stalls, const struct stall *stall)
 {
 	struct stall_burst *burst = map_get(&stalls->bursts, (uint32_t)stall->tid);
 	uint64_t duration_ns = stall->end_ns - stall->start_ns;
@@ -187,8 +191,11 @@ int stall_thread(struct stalls *stalls, const struct thread *thread,
 		return 0;
 	if (duration_ns < stalls->min_ns / BURST_SHARE || !stall_classify(thread, interval, &stall))
 		return 0;
+	/* short and doubtful: most likely a scheduler that spins while it looks for work */
+	if (!stall.certain && duration_ns < stalls->min_ns)
+		return 0;
 	memcpy(stall.by_comm, interval->by_comm, sizeof(stall.by_comm));
-	return stall_short(stalls, &stall);
+	return stall_take(stalls, &stall);
 }
 
 void stall_run(struct stalls *stalls, const struct thread *thread, const struct run_interval *run,

@@ -13,7 +13,8 @@
  *
  * A stall shorter than the minimum is made only as a part of a burst: times off the CPU with the same
  * cause and culprit on one thread, each no more than BURST_GAP_NS after the one before and at least
- * an eighth of the minimum long, that add up to the minimum. Each is a stall of its own.
+ * an eighth of the minimum long, that add up to the minimum. Each is a stall of its own, and each is
+ * known to have kept a process waiting.
  */
 
 #include "process.h"

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #include "role.h"
 
@@ -214,6 +215,22 @@ static void thread_gone(struct threads *threads, struct thread *thread, uint64_t
 	map_remove(&threads->map, (uint32_t)thread->totals.tid);
 }
 
+/* Its coming has no record, but the kernel tells how long it has run. */
+static void thread_came(struct threads *threads, struct thread *thread, const struct event *event,
+			uint64_t ts_ns)
+{
+	uint64_t ran_ns = event->sched_switch->ran_ns, came_ns;
+
+	if (thread->now.state == THREAD_RUNNING || !ran_ns)
+		return;
+	came_ns = threads_clamp(threads, ran_ns < event->ts_ns ? event->ts_ns - ran_ns : 0);
+	thread_cut(threads, thread, came_ns < ts_ns ? came_ns : ts_ns);
+	thread_forget(&thread->now);
+	thread->now.state = THREAD_RUNNING;
+	thread->now.cpu = event->cpu;
+	thread->lost = false;
+}
+
 static int thread_leave(struct threads *threads, const struct event *event, uint64_t ts_ns)
 {
 	const struct probe_switch *record = event->sched_switch;
@@ -225,6 +242,7 @@ static int thread_leave(struct threads *threads, const struct event *event, uint
 		return -ENOMEM;
 	now = &thread->now;
 	threads_name(thread, record->prev_comm);
+	thread_came(threads, thread, event, ts_ns);
 	thread_recover(threads, thread, ts_ns, THREAD_RUNNING, event->cpu);
 	thread->totals.switches++;
 	if (thread->exiting || record->prev_state & (TASK_DEAD | TASK_ZOMBIE)) {
@@ -233,15 +251,16 @@ static int thread_leave(struct threads *threads, const struct event *event, uint
 	}
 	thread_enter(threads, thread, ts_ns, state, event->cpu);
 	thread_forget(now);
-	now->preempted = state == THREAD_RUNNABLE;
-	now->throttle_known = record->flags & PROBE_THROTTLE_KNOWN;
-	now->throttled = now->throttle_known && now->preempted && record->flags & PROBE_THROTTLED;
-	if (now->preempted && !now->throttled)
-		thread->totals.preemptions++;
 	if (record->flags & PROBE_SYSCALL_KNOWN) {
 		now->syscall = record->syscall;
 		now->syscall_arg = record->syscall_arg;
 	}
+	/* a thread that yields was not taken off: it had nothing better to do */
+	now->preempted = state == THREAD_RUNNABLE && now->syscall != SYS_sched_yield;
+	now->throttle_known = record->flags & PROBE_THROTTLE_KNOWN;
+	now->throttled = now->throttle_known && now->preempted && record->flags & PROBE_THROTTLED;
+	if (now->preempted && !now->throttled)
+		thread->totals.preemptions++;
 	now->by_tid = record->next_tid;
 	now->by_tgid = record->next_tgid;
 	if (record->next_tid)

@@ -11,7 +11,8 @@
  * - The waking of a thread that is seen running may belong to the sleep that it is just beginning:
  *   the waker traces before the sleeper's switch does. A sleep that ends without a waking and
  *   follows such a waking closely was none: it was runnable all along.
- * - A lost waking costs only the time from it to the next switch.
+ * - A lost waking costs only the time from it to the next switch. Where a switch has no record, the
+ *   time that the thread has run (probe_switch.ran_ns) tells when it came.
  * - Over a loss of a CPU's records nothing is known of threads that were not seen running on
  *   another CPU. After it, the next event tells what the thread was in since the loss ended.
  */

@@ -22,12 +22,13 @@ record_around() { # EXPRS RECORD-OPTIONS...
 	local exprs=$1 recorder
 	shift
 	file="$VM_DIR/truth.bwt"
+	rm -f "$VM_DIR/record.err"
 	"$BEAMWEAVE" record -p "$(vm_pid t)" -d 0 -o "$file" "$@" 2> "$VM_DIR/record.err" 3>&- &
 	recorder=$!
 	vm_wait_for 20 grep -q '^recording' "$VM_DIR/record.err"
 	answer=$(vm_rpc t "$exprs")
 	kill -INT "$recorder"
-	wait "$recorder"
+	wait "$recorder" || { cat "$VM_DIR/record.err"; false; }
 	[ "$(report summary .events.discarded)" = 0 ]
 }
 
@@ -149,6 +150,7 @@ kernel_needed() {
 @test "50 ms of SIGSTOP are 50 ms stopped on every scheduler thread" {
 	record_around 'ok' --kernel sched
 	kernel_needed
+	rm -f "$VM_DIR/record.err"
 	"$BEAMWEAVE" record -p "$(vm_pid t)" -d 0 -o "$file" --kernel sched 2> "$VM_DIR/record.err" 3>&- &
 	recorder=$!
 	vm_wait_for 20 grep -q '^recording' "$VM_DIR/record.err"
@@ -157,6 +159,7 @@ kernel_needed() {
 	wait "$recorder"
 	length_ns=$(jq .duration_ns <<< "$truth")
 	report threads '.threads[] | select(.role == "normal") | .stopped_ns' > "$VM_DIR/stopped"
+	cat "$VM_DIR/stopped"; echo "$length_ns"
 	[ "$(wc -l < "$VM_DIR/stopped")" = 2 ]
 	while read -r stopped_ns; do
 		[ $((stopped_ns - length_ns)) -lt 2000000 ]

@@ -11,10 +11,12 @@
 #include "cmd.h"
 #include "moment.h"
 #include "report.h"
+#include "sanitize.h"
 #include "trace.h"
 #include "units.h"
 
 #define DEFAULT_PATH "beamweave.bwt"
+#define CLEAN_BYTES  512
 
 enum report_key { KEY_JSON = 256, KEY_FROM, KEY_TO, KEY_MIN, KEY_LIMIT };
 
@@ -50,6 +52,14 @@ static int limit_parse(const char *text, size_t *limit)
 	return 0;
 }
 
+/* What was typed may be the name of a file that others made. */
+static const char *clean(char buffer[static CLEAN_BYTES], const char *typed)
+{
+	sanitize_copy(buffer, CLEAN_BYTES, typed, strlen(typed));
+	return buffer;
+}
+#define CLEAN(typed) clean((char[CLEAN_BYTES]){0}, (typed))
+
 static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
 	struct report_env *env = state->input;
@@ -68,11 +78,13 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 	case KEY_MIN:
 		if (units_parse_duration(argument, &env->options.min_ns) || !env->options.min_ns)
 			argp_failure(state, CMD_USAGE, 0,
-				     "--min %s is no time: write 1ms, 500us or 0.1s", argument);
+				     "--min %s is no time: write 1ms, 500us or 0.1s",
+				     CLEAN(argument));
 		break;
 	case KEY_LIMIT:
 		if (limit_parse(argument, &env->options.limit))
-			argp_failure(state, CMD_USAGE, 0, "--limit %s is no number", argument);
+			argp_failure(state, CMD_USAGE, 0, "--limit %s is no number",
+				     CLEAN(argument));
 		env->options.limited = true;
 		break;
 	case ARGP_KEY_ARG:
@@ -84,7 +96,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		else
 			argp_failure(state, CMD_USAGE, 0,
 				     "'%s' is one argument too many: one SECTION and one FILE",
-				     argument);
+				     CLEAN(argument));
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -167,15 +179,16 @@ static int window_parse(struct report_env *env, const struct trace *trace)
 	static const char hint[] = "write 14:03:05, +1.5s or 123456789ns";
 
 	if (env->from && moment_parse(trace, env->from, &env->options.from_ns)) {
-		fprintf(stderr, "beamweave: --from %s is no time: %s\n", env->from, hint);
+		fprintf(stderr, "beamweave: --from %s is no time: %s\n", CLEAN(env->from), hint);
 		return CMD_USAGE;
 	}
 	if (env->to && moment_parse(trace, env->to, &env->options.to_ns)) {
-		fprintf(stderr, "beamweave: --to %s is no time: %s\n", env->to, hint);
+		fprintf(stderr, "beamweave: --to %s is no time: %s\n", CLEAN(env->to), hint);
 		return CMD_USAGE;
 	}
 	if (env->options.to_ns < env->options.from_ns) {
-		fprintf(stderr, "beamweave: --to %s lies before --from %s\n", env->to, env->from);
+		fprintf(stderr, "beamweave: --to %s lies before --from %s\n", CLEAN(env->to),
+			CLEAN(env->from));
 		return CMD_USAGE;
 	}
 	if (env->options.from_ns > trace_end_ns(trace) ||
@@ -208,7 +221,7 @@ int cmd_report(int argc, char **argv)
 		env.path = DEFAULT_PATH;
 	trace = trace_open(env.path);
 	if (!trace)
-		return open_failed(env.path, errno);
+		return open_failed(CLEAN(env.path), errno);
 	code = window_parse(&env, trace);
 	if (code)
 		goto cleanup;
@@ -216,7 +229,7 @@ int cmd_report(int argc, char **argv)
 	env.options.path = env.path;
 	error = report_print(trace, &env.options, stdout);
 	if (error) {
-		fprintf(stderr, "beamweave: %s: the report failed: %s\n", env.path,
+		fprintf(stderr, "beamweave: %s: the report failed: %s\n", CLEAN(env.path),
 			strerror(-error));
 		code = CMD_FAILED;
 	}

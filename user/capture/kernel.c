@@ -2,6 +2,7 @@
 #include "kernel_private.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -190,14 +191,23 @@ int kernel_set_target(struct kernel *kernel, pid_t target)
 
 size_t kernel_targets(struct kernel *kernel, pid_t *pids, size_t max)
 {
-	uint32_t key, *previous = NULL;
 	size_t count = 0;
+	uint32_t key, next;
+	bool more;
 
 	if (kernel->targets_fd < 0)
 		return 0;
-	while (count < max && !bpf_map_get_next_key(kernel->targets_fd, previous, &key)) {
-		pids[count++] = (pid_t)key;
-		previous = &key;
+	more = !bpf_map_get_next_key(kernel->targets_fd, NULL, &next);
+	while (more && count < max) {
+		key = next;
+		/* before the key may go: after one that is gone, the keys begin anew */
+		more = !bpf_map_get_next_key(kernel->targets_fd, &key, &next);
+		/* the kernel side forgets it too, but not when the interrupt in which it is freed came
+		 * over a task that is not traced (probes.h) */
+		if (kill((pid_t)key, 0) && errno == ESRCH)
+			bpf_map_delete_elem(kernel->targets_fd, &key);
+		else
+			pids[count++] = (pid_t)key;
 	}
 	return count;
 }

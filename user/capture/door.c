@@ -2,6 +2,7 @@
 #include "door.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -72,9 +73,12 @@ static int socket_open(void **context, void *setup)
 	struct door *door = setup;
 	int fd = socket(door->endpoint->address.ss_family,
 			SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int on = 1;
 
 	if (fd < 0)
 		return door_failed(door, errno);
+	/* ei writes a message in two parts; the second would wait for the answer to the first. */
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	door->fd = fd;
 	*context = door;
 	return 0;

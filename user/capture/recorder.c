@@ -492,6 +492,7 @@ int recorder_run(const struct capture_config *config, const struct recorder_view
 		 bool *kept, bool *lost, struct fault *fault)
 {
 	struct recorder recorder = {.config = config,
+				    .view = view,
 				    .target = {.pidfd = -1, .root_fd = -1},
 				    .session = {.place = PLACE_NONE},
 				    .info = {.functions = -1}};

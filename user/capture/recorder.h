@@ -29,8 +29,24 @@ enum recorder_end {
 	RECORDER_OUTPUT, /* another error of the output */
 };
 
+struct recorder;
+
+/* What a command is told of. Any may be NULL. */
+struct recorder_view {
+	void *context;
+	/* Everything that will be on is on. */
+	void (*begun)(void *context, const struct recorder *recorder);
+	/* About once a second. */
+	void (*progress)(void *context, const struct recorder *recorder);
+	/* Something that the user should know, one line. */
+	void (*note)(void *context, const char *text);
+	/* It is over; counts are final. */
+	void (*ended)(void *context, const struct recorder *recorder);
+};
+
 struct recorder {
 	const struct capture_config *config;
+	const struct recorder_view *view;
 	struct target target; /* pid 0: none (yet) */
 	struct command command;
 	struct kernel *kernel; /* NULL: not wanted */
@@ -61,19 +77,6 @@ struct recorder {
 	uint64_t kernel_recorded, kernel_discarded;
 	uint64_t kernel_by_kind[PROBE_KINDS];
 	uint64_t file_bytes;
-};
-
-/* What a command is told of. Any may be NULL. */
-struct recorder_view {
-	void *context;
-	/* Everything that will be on is on. */
-	void (*begun)(void *context, const struct recorder *recorder);
-	/* About once a second. */
-	void (*progress)(void *context, const struct recorder *recorder);
-	/* Something that the user should know, one line. */
-	void (*note)(void *context, const char *text);
-	/* It is over; counts are final. */
-	void (*ended)(void *context, const struct recorder *recorder);
 };
 
 /*

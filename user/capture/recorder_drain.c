@@ -55,6 +55,13 @@ static void thread_appeared(void *context, uint32_t tid, uint32_t role, uint32_t
 		kernel_set_thread(recorder->kernel, ours, esdp, number);
 }
 
+static void note_appeared(void *context, const char *text)
+{
+	const struct recorder *recorder = context;
+
+	recorder_note(recorder->view, "%s", text);
+}
+
 int recorder_follow(struct recorder *recorder)
 {
 	int64_t bytes;
@@ -78,6 +85,6 @@ int recorder_follow(struct recorder *recorder)
 	/* Only then does the kernel side know how to read them. */
 	if (recorder->vm_known)
 		rings_new_threads(recorder->rings, thread_appeared, recorder);
-	bytes = rings_drain_names(recorder->rings, recorder->writer);
+	bytes = rings_drain_names(recorder->rings, recorder->writer, note_appeared, recorder);
 	return bytes < 0 ? (int)bytes : 0;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define NAMES_CHUNK_BYTES (1u << 20)
+#define NOTE_BYTES	  512
 #define CREDIT_BLOCK_MAX  1024
 /* Until the drain loop renews it: the tracer may be started before the loop sees the session. */
 #define FIRST_LEASE_NS 15000000000ull
@@ -287,13 +288,41 @@ static uint64_t names_cut(const uint8_t *data, uint64_t bytes)
 	return cut ? cut : bytes;
 }
 
-int64_t rings_drain_names(struct rings *rings, struct file_writer *writer)
+/* Lines that the node's side left for the user: a time, then the text. */
+static void notes_show(const void *data, uint64_t bytes, rings_note_fn note, void *context)
+{
+	const struct ring_dict_entry *entry;
+	uint64_t position = 0;
+	char text[NOTE_BYTES];
+
+	while (ring_dict_next(data, bytes, &position, &entry) > 0) {
+		const char *payload = (const char *)(entry + 1);
+		size_t length = entry->bytes;
+
+		if (entry->type != RING_DICT_NOTE || length <= sizeof(uint64_t))
+			continue;
+		length -= sizeof(uint64_t);
+		if (length >= sizeof(text))
+			length = sizeof(text) - 1;
+		memcpy(text, payload + sizeof(uint64_t), length);
+		text[length] = 0;
+		for (char *at = text; *at; at++)
+			if ((unsigned char)*at < 0x20 || *at == 0x7f)
+				*at = '?';
+		note(context, text);
+	}
+}
+
+int64_t rings_drain_names(struct rings *rings, struct file_writer *writer, rings_note_fn note,
+			  void *context)
 {
 	const void *data;
 	uint64_t offset;
 	int64_t bytes = ring_dict_drain(rings->reader, &data, &offset);
 	const uint8_t *at = data;
 
+	if (bytes > 0)
+		notes_show(data, (uint64_t)bytes, note, context);
 	for (uint64_t left = bytes > 0 ? (uint64_t)bytes : 0; left;) {
 		struct chunk_dict head = {.offset = offset};
 		uint64_t part = names_cut(at, left);

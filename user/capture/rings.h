@@ -56,8 +56,10 @@ uint64_t rings_heartbeat_ns(const struct rings *rings);
 
 /* Move committed bytes into the recording. Returns bytes or -errno of the writer. */
 int64_t rings_drain(struct rings *rings, struct file_writer *writer, uint64_t max_bytes);
-/* Move new dictionary entries. Returns bytes or -errno. */
-int64_t rings_drain_names(struct rings *rings, struct file_writer *writer);
+/* Move new dictionary entries; lines for the user are shown too. Returns bytes or -errno. */
+typedef void (*rings_note_fn)(void *context, const char *text);
+int64_t rings_drain_names(struct rings *rings, struct file_writer *writer, rings_note_fn note,
+			  void *context);
 uint32_t rings_fill_permille(const struct rings *rings);
 
 /* The VM as the tracer found it. False: not known yet. */

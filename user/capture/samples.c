@@ -55,14 +55,15 @@ static void group_add(struct samples *samples, const char *mount, const char *pa
 {
 	struct samples_group *group = &samples->groups[samples->count];
 
-	if (samples->count == SAMPLES_GROUPS)
+	/* The root has no quota. */
+	if (samples->count == SAMPLES_GROUPS || !*path)
 		return;
 	memset(group, 0, sizeof(*group));
 	group->v1 = v1;
 	group->quota_us = -1;
 	if (asprintf(&group->folder, "%s%s", mount, path) < 0)
 		return;
-	group->path = strdup(*path ? path : "/");
+	group->path = strdup(path);
 	if (!group->path || access(group->folder, R_OK)) {
 		free(group->path);
 		free(group->folder);

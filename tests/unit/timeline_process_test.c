@@ -325,6 +325,29 @@ static void equal_messages_pair_first_in_first_out(void **unused)
 	feed_free(feed);
 }
 
+static void answers_of_ports_wait_in_no_queue(void **unused)
+{
+	struct feed *feed = feed_new(MS);
+
+	(void)unused;
+	feed_running(feed, 100, RING_IN, 1, PID(1));
+	receive(feed, 110, PID(1), 1);
+	send_to(feed, 120, PORT(1), PID(1), 7); /* the answer to a call; nobody fetches it */
+	feed_running(feed, 200, RING_OUT, 1, PID(1));
+	send_to(feed, 300, PORT(1), PID(1), 8); /* data: it wakes the process */
+	feed_running(feed, 400, RING_IN, 1, PID(1));
+	receive(feed, 410, PID(1), 8);
+	feed_running(feed, 500, RING_OUT, 1, PID(1));
+	timeline_finish(feed->timeline);
+	assert_int_equal(totals_of(feed, PID(1))->queue_max, 0);
+	assert_int_equal(totals_of(feed, PID(1))->waiting_ns, 100); /* 200-300 */
+	assert_int_equal(totals_of(feed, PID(1))->runnable_ns, 100); /* 300-400 */
+	assert_int_equal(feed->message_count, 3);
+	assert_int_equal(feed->messages[1].from, PORT(1));
+	assert_int_equal(feed->messages[1].fetched_ns, 410);
+	feed_free(feed);
+}
+
 static void what_is_never_fetched_is_given_out_unmatched(void **unused)
 {
 	struct feed *feed = feed_new(MS);
@@ -432,6 +455,7 @@ int main(void)
 		cmocka_unit_test(a_spawn_tree_has_its_parents),
 		cmocka_unit_test(collections_pair_up),
 		cmocka_unit_test(equal_messages_pair_first_in_first_out),
+		cmocka_unit_test(answers_of_ports_wait_in_no_queue),
 		cmocka_unit_test(what_is_never_fetched_is_given_out_unmatched),
 		cmocka_unit_test(colliding_keys_do_no_harm),
 		cmocka_unit_test(a_name_is_whose_it_is_at_that_moment),

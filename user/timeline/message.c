@@ -19,7 +19,7 @@ struct pending {
 struct mailbox {
 	struct pending *oldest, *newest;
 	struct pending *unran; /* the oldest that its receiver has not run since */
-	uint32_t count;
+	uint32_t count, from_ports;
 	bool fetches; /* a receive was seen */
 };
 
@@ -120,7 +120,8 @@ static void pending_remove(struct messages *messages, struct process *process,
 	else
 		box->newest = pending->older;
 	box->count--;
-	process->queued = box->count;
+	box->from_ports -= process_word_is_port(pending->message.from);
+	process->queued = box->count - box->from_ports;
 }
 
 static void pending_finish(struct messages *messages, struct pending *pending)
@@ -249,7 +250,8 @@ static int message_keep(struct messages *messages, struct process *to, const str
 		box->oldest = pending;
 	box->newest = pending;
 	box->count++;
-	to->queued = box->count;
+	box->from_ports += process_word_is_port(message->from);
+	to->queued = box->count - box->from_ports;
 	if (!pending->message.ran_ns && !box->unran)
 		box->unran = pending;
 	return 0;
@@ -292,7 +294,7 @@ int message_send(struct messages *messages, struct process *from, const struct e
 	err = message_keep(messages, to, event, &message);
 	if (err)
 		return err;
-	process_sent(to, event->ts_ns);
+	process_sent(to, event->ts_ns, process_word_is_port(message.from));
 	message_queue_changed(messages, to, event->ts_ns);
 	return 0;
 }

@@ -7,6 +7,9 @@
  * first. The `receive` event names no sender and means that the message was moved into the private
  * queue. A send to a registered name goes to whoever has the name then.
  *
+ * A port is said to send the answers to synchronous calls too, which no process ever fetches: what ports
+ * send counts in no queue.
+ *
  * A message that was sent and never fetched is given out unmatched when its receiver exits, when a
  * message sent MESSAGE_STALE_NS later was fetched (a fetch takes all there is), when its receiver has
  * MESSAGES_KEPT others waiting (MESSAGES_UNSEEN, while none of its receives was ever seen), or at the end.

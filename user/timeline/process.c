@@ -193,11 +193,12 @@ void process_out(struct processes *processes, struct process *process, struct vm
 		process->phase = PROCESS_GONE;
 }
 
-void process_sent(struct process *process, uint64_t ts_ns)
+void process_sent(struct process *process, uint64_t ts_ns, bool by_port)
 {
 	if (process->phase == PROCESS_OFF && !process->woken_ns)
 		process->woken_ns = ts_ns;
-	process->last_sent_ns = ts_ns;
+	if (!by_port)
+		process->last_sent_ns = ts_ns;
 }
 
 struct process *process_spawn(struct processes *processes, uint64_t child, uint64_t parent,

@@ -94,8 +94,8 @@ void process_in(struct processes *processes, struct process *process, struct vm_
 /* Not any more. */
 void process_out(struct processes *processes, struct process *process, struct vm_thread *thread,
 		 const struct event *event, uint32_t mfa);
-/* A message was sent to it. */
-void process_sent(struct process *process, uint64_t ts_ns);
+/* A message was sent to it; one from a port may be the answer to a call, which waits in no queue. */
+void process_sent(struct process *process, uint64_t ts_ns, bool by_port);
 /* `child` is a new process, ready to run; an old one of the same word is over. NULL: ENOMEM. */
 struct process *process_spawn(struct processes *processes, uint64_t child, uint64_t parent,
 			      uint32_t initial, uint64_t ts_ns);

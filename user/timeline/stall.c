@@ -79,10 +79,16 @@ static bool stall_classify(const struct thread *thread, const struct thread_inte
 			stall->cause = STALL_PREEMPTED;
 			stall->evidence =
 				"taken off the CPU while it could run; another task came on";
-		} else {
+		} else if (interval->by_tid) {
 			stall->cause = STALL_PREEMPTED;
 			stall->evidence = "woken, but its CPU was taken";
-			stall->certain = interval->by_tid != 0;
+			stall->certain = true;
+		} else {
+			stall->cause = STALL_UNKNOWN;
+			stall->evidence =
+				"woken, but came on late to an idle CPU: the host may have "
+				"taken the CPU away";
+			stall->certain = false;
 		}
 		return true;
 	case THREAD_STOPPED:

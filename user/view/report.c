@@ -54,7 +54,10 @@ static void on_event(void *context, const struct event *event)
 {
 	struct report *report = context;
 
-	if (event->kind < EVENT_KINDS && section_inside(report, event->ts_ns, event->ts_ns))
+	if (event->kind >= EVENT_KINDS)
+		return;
+	report->all_kinds[event->kind]++;
+	if (section_inside(report, event->ts_ns, event->ts_ns))
 		report->kinds[event->kind]++;
 }
 
@@ -225,7 +228,7 @@ int report_print(struct trace *trace, const struct report_options *given, FILE *
 	if (error)
 		goto cleanup;
 	report.timeline = timeline;
-	coverage_fill(&report.coverage, trace, report.kinds);
+	coverage_fill(&report.coverage, trace, report.all_kinds);
 	if (options.json) {
 		error = json_print(&report, section, state, out);
 	} else {

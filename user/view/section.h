@@ -28,6 +28,7 @@ struct report {
 	uint64_t from_ns, to_ns; /* the window asked for, inside it */
 	bool whole; /* the window is the whole recording */
 	uint64_t kinds[EVENT_KINDS]; /* events in the window */
+	uint64_t all_kinds[EVENT_KINDS]; /* in the whole recording: what it looked at */
 	struct gaps gaps; /* that touch the window */
 	struct coverage coverage;
 	int error; /* the first -ENOMEM of a collector: the report is then not printed */

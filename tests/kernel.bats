@@ -46,6 +46,10 @@ scenario() {
 	scenario -- sched two
 }
 
+@test "the target can be changed while recording" {
+	scenario -- sched retarget
+}
+
 @test "records taken during a storm of switches are all there or counted" {
 	scenario -- sched storm
 }

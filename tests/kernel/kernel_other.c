@@ -209,6 +209,7 @@ static void scenario_without(void)
 {
 	int probe;
 
+	CHECK(kernel_probe_number("no such") == -1 && kernel_probe_number("process") == 1);
 	for (probe = 0; probe < KERNEL_PROBES; probe++) {
 		uint32_t lost = BIT(probe), left;
 		struct records records = {};
@@ -216,6 +217,7 @@ static void scenario_without(void)
 		struct child child;
 		size_t i;
 
+		CHECK(kernel_probe_number(kernel_probe_name(probe)) == probe);
 		/* the two that are read at a switch go with it */
 		if (probe == KERNEL_SCHED)
 			lost |= BIT(KERNEL_PROCESS) | BIT(KERNEL_BLOCKING);

@@ -454,6 +454,44 @@ static void scenario_two(void)
 	}
 }
 
+/* From a command to the process that it became: the first is left alone from then on. */
+static void scenario_retarget(void)
+{
+	unsigned int *count = shared_alloc(sizeof(*count));
+	struct child children[2];
+	struct records records = {};
+	struct kernel *kernel;
+	pid_t pids[8];
+	size_t i;
+
+	*count = 10;
+	for (i = 0; i < 2; i++)
+		child_start(&children[i], naps_run, count);
+	kernel = kernel_need(&(struct kernel_config){.wanted = BIT(KERNEL_SCHED),
+						     .target = children[0].pid,
+						     .follow = true},
+			     BIT(KERNEL_SCHED));
+	CHECK(!kernel_set_target(kernel, children[1].pid));
+	CHECK(kernel_targets(kernel, pids, 8) == 1 && pids[0] == children[1].pid);
+	for (i = 0; i < 2; i++)
+		child_go(&children[i]);
+	for (i = 0; i < 2; i++)
+		child_end(&children[i]);
+	kernel_stop(kernel);
+	records_drain(&records, kernel);
+	records_sort(&records);
+	CHECK(!counts_check(kernel, &records));
+	CHECK(records.by_kind[PROBE_EXIT] == 1 && records.by_kind[PROBE_SWITCH] >= *count);
+	for (i = 0; i < records.count; i++) {
+		const struct probe_task *record = (const void *)records.sorted[i];
+
+		if (record->h.kind == PROBE_EXIT)
+			CHECK(record->tid == children[1].pid);
+	}
+	records_free(&records);
+	kernel_close(kernel);
+}
+
 #define ROUNDS 20000
 
 /* Two processes that wake each other by turns. */
@@ -520,7 +558,7 @@ int main(int argc, char **argv)
 		{"switch", scenario_switch}, {"fallback", scenario_fallback},
 		{"tiny", scenario_tiny},     {"throttled", scenario_throttled},
 		{"follow", scenario_follow}, {"two", scenario_two},
-		{"storm", scenario_storm},
+		{"storm", scenario_storm},   {"retarget", scenario_retarget},
 	};
 
 	return scenario_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));

@@ -82,16 +82,22 @@ static int maps_create(struct kernel *kernel)
 	return kernel->targets_fd < 0 ? -errno : 0;
 }
 
+/* The new one comes before the others go, so that nothing of one that stays is missed. */
 static int targets_set(struct kernel *kernel, pid_t target)
 {
-	uint32_t key, value = 1;
+	uint32_t key = (uint32_t)target, next, value = 1;
+	bool more;
 
-	while (!bpf_map_get_next_key(kernel->targets_fd, NULL, &key))
-		if (bpf_map_delete_elem(kernel->targets_fd, &key) && errno != ENOENT)
-			return -errno;
-	key = (uint32_t)target;
 	if (target && bpf_map_update_elem(kernel->targets_fd, &key, &value, BPF_ANY))
 		return -errno;
+	more = !bpf_map_get_next_key(kernel->targets_fd, NULL, &next);
+	while (more) {
+		key = next;
+		more = !bpf_map_get_next_key(kernel->targets_fd, &key, &next);
+		if (key != (uint32_t)target && bpf_map_delete_elem(kernel->targets_fd, &key) &&
+		    errno != ENOENT)
+			return -errno;
+	}
 	return 0;
 }
 

@@ -36,6 +36,7 @@ struct capture {
 	ErlNifEnv *env;
 	uint8_t *at;
 	uint32_t room; /* bytes left after what is owed to elements that are still to come */
+	uint32_t depth; /* at which it began */
 	bool redact;
 	bool cut;
 };
@@ -206,7 +207,7 @@ static void put_binary_cut(struct capture *c, const struct term_bits *bits)
 static void put_binary(struct capture *c, ERL_NIF_TERM term)
 {
 	struct term_bits bits;
-	uint8_t last[2] = { 0 };
+	uint8_t last[2] = {0};
 	struct term_bits rest;
 
 	if (!term_bits(term, &bits)) {
@@ -235,7 +236,7 @@ static void put_binary(struct capture *c, ERL_NIF_TERM term)
 	last[0] = bits.data[bits.bytes];
 	if (bits.offset + bits.tail > 8)
 		last[1] = bits.data[bits.bytes + 1];
-	rest = (struct term_bits){ .data = last, .bytes = 1, .offset = bits.offset };
+	rest = (struct term_bits){.data = last, .bytes = 1, .offset = bits.offset};
 	term_bits_copy(&rest, c->at, 1);
 	*c->at &= (uint8_t)(0xff << (8 - bits.tail));
 	c->at++;
@@ -279,7 +280,8 @@ static void put_list(struct capture *c, ERL_NIF_TERM term, uint32_t depth)
 	uint32_t count = 0;
 	uint8_t *size;
 
-	if (c->redact || !depth) {
+	/* The list of a call's arguments is no content. */
+	if ((c->redact && depth != c->depth) || !depth) {
 		put_cut(c);
 		return;
 	}
@@ -308,12 +310,44 @@ sized:
 	size[3] = (uint8_t)count;
 }
 
-static void put_map(struct capture *c, ERL_NIF_TERM term, uint32_t depth)
+/*
+ * Keys must differ: from the first key on that does not stand whole, the rest is the pair
+ * '$cut' => how many. A small integer takes less than the pair has set aside.
+ */
+static void put_pairs(struct capture *c, ERL_NIF_TERM term, uint32_t size, uint32_t depth)
 {
+	uint8_t *count_at = c->at - 4, *start;
+	bool cut = c->cut;
 	ERL_NIF_TERM key, value;
 	ErlNifMapIterator iterator;
-	size_t size = 0;
+	uint32_t count = 0;
+
+	enif_map_iterator_create(c->env, term, &iterator, ERL_NIF_MAP_ITERATOR_FIRST);
+	while (enif_map_iterator_get_pair(c->env, &iterator, &key, &value)) {
+		start = c->at;
+		c->cut = false;
+		put_term(c, key, depth - 1);
+		if (c->cut) {
+			c->at = start;
+			put_cut(c);
+			put_integer(c, size - count);
+			count++;
+			break;
+		}
+		put_term(c, value, depth - 1);
+		cut |= c->cut;
+		count++;
+		enif_map_iterator_next(c->env, &iterator);
+	}
+	enif_map_iterator_destroy(c->env, &iterator);
+	c->cut |= cut;
+	count_at[3] = (uint8_t)count;
+}
+
+static void put_map(struct capture *c, ERL_NIF_TERM term, uint32_t depth)
+{
 	uint64_t bytes;
+	size_t size = 0;
 
 	enif_get_map_size(c->env, term, &size);
 	bytes = 5 + (uint64_t)size * 2 * CUT_BYTES;
@@ -324,15 +358,8 @@ static void put_map(struct capture *c, ERL_NIF_TERM term, uint32_t depth)
 	take(c, (uint32_t)bytes);
 	put1(c, ETF_MAP);
 	put_number(c, size, 4);
-	if (!size)
-		return;
-	enif_map_iterator_create(c->env, term, &iterator, ERL_NIF_MAP_ITERATOR_FIRST);
-	while (enif_map_iterator_get_pair(c->env, &iterator, &key, &value)) {
-		put_term(c, key, depth - 1);
-		put_term(c, value, depth - 1);
-		enif_map_iterator_next(c->env, &iterator);
-	}
-	enif_map_iterator_destroy(c->env, &iterator);
+	if (size)
+		put_pairs(c, term, (uint32_t)size, depth);
 }
 
 static void put_leaf(struct capture *c, ERL_NIF_TERM term, enum ring_type type)
@@ -383,7 +410,7 @@ static void put_term(struct capture *c, ERL_NIF_TERM term, uint32_t depth)
 uint32_t capture_term(ErlNifEnv *env, ERL_NIF_TERM term, uint8_t *into, uint32_t bytes,
 		      uint32_t depth, bool redact, bool *cut)
 {
-	struct capture c = { .env = env, .at = into, .redact = redact };
+	struct capture c = {.env = env, .at = into, .depth = depth, .redact = redact};
 
 	c.room = bytes - 1 - CUT_BYTES;
 	put1(&c, ETF_VERSION);

@@ -27,40 +27,48 @@ static const struct {
 	const char *name;
 	uint8_t kind;
 } tags[] = {
-	{ "call", RING_CALL },
-	{ "return_to", RING_RETURN_TO },
-	{ "return_from", RING_RETURN_FROM },
-	{ "exception_from", RING_EXCEPTION_FROM },
-	{ "send", RING_SEND },
-	{ "send_to_non_existing_process", RING_SEND_NOPROC },
-	{ "receive", RING_RECEIVE },
-	{ "in", RING_IN },
-	{ "out", RING_OUT },
-	{ "in_exiting", RING_IN_EXITING },
-	{ "out_exiting", RING_OUT_EXITING },
-	{ "out_exited", RING_OUT_EXITED },
-	{ "gc_minor_start", RING_GC_MINOR_START },
-	{ "gc_minor_end", RING_GC_MINOR_END },
-	{ "gc_major_start", RING_GC_MAJOR_START },
-	{ "gc_major_end", RING_GC_MAJOR_END },
-	{ "gc_max_heap_size", RING_GC_MAX_HEAP },
-	{ "spawn", RING_SPAWN },
-	{ "spawned", RING_SPAWNED },
-	{ "exit", RING_EXIT },
-	{ "link", RING_LINK },
-	{ "unlink", RING_UNLINK },
-	{ "getting_linked", RING_GETTING_LINKED },
-	{ "getting_unlinked", RING_GETTING_UNLINKED },
-	{ "register", RING_REGISTER },
-	{ "unregister", RING_UNREGISTER },
-	{ "open", RING_PORT_OPEN },
-	{ "closed", RING_PORT_CLOSED },
+	{"call", RING_CALL},
+	{"return_to", RING_RETURN_TO},
+	{"return_from", RING_RETURN_FROM},
+	{"exception_from", RING_EXCEPTION_FROM},
+	{"send", RING_SEND},
+	{"send_to_non_existing_process", RING_SEND_NOPROC},
+	{"receive", RING_RECEIVE},
+	{"in", RING_IN},
+	{"out", RING_OUT},
+	{"in_exiting", RING_IN_EXITING},
+	{"out_exiting", RING_OUT_EXITING},
+	{"out_exited", RING_OUT_EXITED},
+	{"gc_minor_start", RING_GC_MINOR_START},
+	{"gc_minor_end", RING_GC_MINOR_END},
+	{"gc_major_start", RING_GC_MAJOR_START},
+	{"gc_major_end", RING_GC_MAJOR_END},
+	{"gc_max_heap_size", RING_GC_MAX_HEAP},
+	{"spawn", RING_SPAWN},
+	{"spawned", RING_SPAWNED},
+	{"exit", RING_EXIT},
+	{"link", RING_LINK},
+	{"unlink", RING_UNLINK},
+	{"getting_linked", RING_GETTING_LINKED},
+	{"getting_unlinked", RING_GETTING_UNLINKED},
+	{"register", RING_REGISTER},
+	{"unregister", RING_UNREGISTER},
+	{"open", RING_PORT_OPEN},
+	{"closed", RING_PORT_CLOSED},
 };
 
 /* In the order of struct ring_gc. */
 static const char *const gc_names[] = {
-	"heap_size", "heap_block_size", "old_heap_size", "old_heap_block_size", "stack_size",
-	"recent_size", "mbuf_size", "bin_vheap_size", "bin_vheap_block_size", "bin_old_vheap_size",
+	"heap_size",
+	"heap_block_size",
+	"old_heap_size",
+	"old_heap_block_size",
+	"stack_size",
+	"recent_size",
+	"mbuf_size",
+	"bin_vheap_size",
+	"bin_vheap_block_size",
+	"bin_old_vheap_size",
 	"bin_old_vheap_block_size",
 };
 
@@ -188,8 +196,8 @@ static ERL_NIF_TERM event_extra(const struct event *e)
 {
 	ERL_NIF_TERM extra;
 
-	return enif_get_map_value(e->env, e->argv[OPTIONS], atom_extra, &extra) ? extra :
-										   atom_undefined;
+	return enif_get_map_value(e->env, e->argv[OPTIONS], atom_extra, &extra) ? extra
+										: atom_undefined;
 }
 
 /* Bytes to reserve behind a fixed part when its term is to be captured. */
@@ -497,7 +505,7 @@ ERL_NIF_TERM event_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
 	uint64_t state = (uint64_t)TERM_SMALL_VALUE(argv[STATE]);
 	struct session_thread *thread = &session_self;
-	struct event e = { .env = env, .argv = argv, .thread = thread };
+	struct event e = {.env = env, .argv = argv, .thread = thread};
 	uint8_t kind = event_kind(argv);
 	uint32_t reason;
 

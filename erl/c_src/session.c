@@ -69,8 +69,8 @@ struct ring_writer *session_claim(struct session_thread *thread, struct session 
 	thread->dirty = role == RING_ROLE_DIRTY_CPU || role == RING_ROLE_DIRTY_IO;
 	thread->place[slot].claimed =
 		!ring_writer_claim(writer, &session->ring, system_tid(), role, number, esdp);
-	thread->place[slot].unidentified =
-		thread->place[slot].claimed && !esdp && role == RING_ROLE_NORMAL;
+	thread->place[slot].unidentified = thread->place[slot].claimed && !esdp &&
+					   role == RING_ROLE_NORMAL;
 	thread->place[slot].state = state;
 	return thread->place[slot].claimed ? writer : NULL;
 }
@@ -173,7 +173,8 @@ int session_close(uint64_t state)
 	uint64_t open = atomic_load_explicit(&session->state, memory_order_relaxed);
 
 	/* A close that had to be put off finds the number cleared and `live` still at over. */
-	if (open != state && (open || !atomic_load_explicit(&slot_taken[slot], memory_order_relaxed)))
+	if (open != state &&
+	    (open || !atomic_load_explicit(&slot_taken[slot], memory_order_relaxed)))
 		return -ENOENT;
 	atomic_store_explicit(&session->live, SESSION_OVER, memory_order_relaxed);
 	/* seq_cst: before the busy words are read */

@@ -85,8 +85,8 @@ static inline struct session *session_enter(struct session_thread *thread, uint6
 	else
 		atomic_signal_fence(memory_order_seq_cst);
 	/* acquire: pairs with the release in session_open(), so that `ring` is whole */
-	if (__builtin_expect(
-		    atomic_load_explicit(&session->state, memory_order_acquire) == state, 1))
+	if (__builtin_expect(atomic_load_explicit(&session->state, memory_order_acquire) == state,
+			     1))
 		return session;
 	atomic_store_explicit(&thread->busy, 0, memory_order_release);
 	return NULL;

@@ -30,7 +30,7 @@ uint32_t system_pid(void)
 
 static int file_check(int fd, uint64_t *bytes)
 {
-	struct statx stat = { 0 };
+	struct statx stat = {0};
 	long rc;
 
 	rc = system_call(syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stat));
@@ -118,8 +118,8 @@ int system_peek(uint64_t address, void *into, size_t bytes)
 
 void system_sleep_ns(uint64_t ns)
 {
-	struct timespec time = { .tv_sec = (time_t)(ns / 1000000000u),
-				 .tv_nsec = (long)(ns % 1000000000u) };
+	struct timespec time = {.tv_sec = (time_t)(ns / 1000000000u),
+				.tv_nsec = (long)(ns % 1000000000u)};
 
 	syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
 }

@@ -7,10 +7,10 @@
 #include "system.h"
 
 /* How much of a term makes its fingerprint. */
-#define SHAPE_NODES	  24
-#define SHAPE_TUPLE	  8
-#define SHAPE_BINARY	  32
-#define SHAPE_STACK	  (SHAPE_NODES * SHAPE_TUPLE)
+#define SHAPE_NODES  24
+#define SHAPE_TUPLE  8
+#define SHAPE_BINARY 32
+#define SHAPE_STACK  (SHAPE_NODES * SHAPE_TUPLE)
 
 /* erl_nif.h of OTP 26 on; older ones take Latin-1 only. */
 #define ENCODING_UTF8 ((ErlNifCharEncoding)2)
@@ -28,12 +28,12 @@ struct term_layout {
 };
 
 static const struct term_layout layouts[] = {
-	{ 25,
-	  26,
-	  { RING_T_TUPLE, RING_T_OTHER, RING_T_INTEGER, RING_T_INTEGER, RING_T_REF, RING_T_FUN,
-	    RING_T_FLOAT, RING_T_OTHER, RING_T_BINARY, RING_T_BINARY, RING_T_BINARY, RING_T_OTHER,
-	    RING_T_PID, RING_T_PORT, RING_T_REF, RING_T_MAP },
-	  { [8] = FORM_REFC, [9] = FORM_HEAP, [10] = FORM_SUB } },
+	{25,
+	 26,
+	 {RING_T_TUPLE, RING_T_OTHER, RING_T_INTEGER, RING_T_INTEGER, RING_T_REF, RING_T_FUN,
+	  RING_T_FLOAT, RING_T_OTHER, RING_T_BINARY, RING_T_BINARY, RING_T_BINARY, RING_T_OTHER,
+	  RING_T_PID, RING_T_PORT, RING_T_REF, RING_T_MAP},
+	 {[8] = FORM_REFC, [9] = FORM_HEAP, [10] = FORM_SUB}},
 };
 
 static const struct term_layout *layout; /* of this release */
@@ -113,8 +113,7 @@ static bool bits_whole(ERL_NIF_TERM term, enum term_form form, struct term_bits 
 
 static enum term_form form_of(ERL_NIF_TERM term)
 {
-	return (term & 3) == 2 ? (enum term_form)layout->form[SUBTAG(word_at(term, 0))] :
-				 FORM_NONE;
+	return (term & 3) == 2 ? (enum term_form)layout->form[SUBTAG(word_at(term, 0))] : FORM_NONE;
 }
 
 static bool bits_read(ERL_NIF_TERM term, struct term_bits *bits)
@@ -294,7 +293,8 @@ uint32_t term_atom(ErlNifEnv *env, ERL_NIF_TERM atom, uint8_t text[TERM_ATOM_BYT
 	bytes = enif_snprintf((char *)raw, sizeof(raw), "%T", atom);
 	if (bytes < 1)
 		return 0;
-	return unquote(raw, (uint32_t)bytes < sizeof(raw) ? (uint32_t)bytes : sizeof(raw) - 1, text);
+	return unquote(raw, (uint32_t)bytes < sizeof(raw) ? (uint32_t)bytes : sizeof(raw) - 1,
+		       text);
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)

@@ -20,12 +20,12 @@
 #define TERM_ATOM_BYTES 1024
 
 /* Immediate terms; term_init() has checked that this VM tags them so. */
-#define TERM_ATOM(term)	 (((term) & 0x3f) == 0x0b)
+#define TERM_ATOM(term)	 (((term)&0x3f) == 0x0b)
 #define TERM_NIL(term)	 ((term) == 0x3b)
-#define TERM_SMALL(term) (((term) & 0xf) == 0xf)
-#define TERM_PID(term)	 (((term) & 0xf) == 0x3)
-#define TERM_PORT(term)	 (((term) & 0xf) == 0x7)
-#define TERM_CONS(term)	 (((term) & 3) == 1)
+#define TERM_SMALL(term) (((term)&0xf) == 0xf)
+#define TERM_PID(term)	 (((term)&0xf) == 0x3)
+#define TERM_PORT(term)	 (((term)&0xf) == 0x7)
+#define TERM_CONS(term)	 (((term)&3) == 1)
 #define TERM_INDEX(atom) ((uint32_t)((atom) >> 6) + 1)
 
 #define TERM_SMALL_VALUE(term) ((int64_t)(term) >> 4)

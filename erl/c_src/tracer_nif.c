@@ -34,11 +34,10 @@ static ERL_NIF_TERM error(ErlNifEnv *env, int rc)
 		int number;
 		const char *name;
 	} names[] = {
-		{ EPERM, "eperm" },	{ ENOENT, "enoent" }, { EACCES, "eacces" },
-		{ EEXIST, "eexist" },	{ ENOSPC, "enospc" }, { ENOMEM, "enomem" },
-		{ EINVAL, "einval" },	{ EPROTO, "eproto" }, { EBUSY, "ebusy" },
-		{ ENODATA, "enodata" }, { ENOSYS, "enosys" }, { EAGAIN, "eagain" },
-		{ ELOOP, "eloop" },	{ EIO, "eio" },
+		{EPERM, "eperm"},   {ENOENT, "enoent"},	  {EACCES, "eacces"}, {EEXIST, "eexist"},
+		{ENOSPC, "enospc"}, {ENOMEM, "enomem"},	  {EINVAL, "einval"}, {EPROTO, "eproto"},
+		{EBUSY, "ebusy"},   {ENODATA, "enodata"}, {ENOSYS, "enosys"}, {EAGAIN, "eagain"},
+		{ELOOP, "eloop"},   {EIO, "eio"},
 	};
 	ERL_NIF_TERM reason = enif_make_int(env, -rc);
 	size_t i;
@@ -138,7 +137,7 @@ static ERL_NIF_TERM nif_close(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
 
 static ERL_NIF_TERM nif_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
-	struct ring_config config = { 0 };
+	struct ring_config config = {0};
 	ErlNifUInt64 pool, lease;
 	char path[PATH_BYTES];
 	unsigned int mode;
@@ -159,7 +158,7 @@ static ERL_NIF_TERM nif_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
 
 static ERL_NIF_TERM nif_session_bytes(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
-	struct ring_config config = { 0 };
+	struct ring_config config = {0};
 	ErlNifUInt64 pool;
 
 	(void)argc;
@@ -318,7 +317,7 @@ static ERL_NIF_TERM visit_dirty(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
 static ERL_NIF_TERM nif_publish_dirty(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
 	const void *process = vm_process(env, self_word(env));
-	ERL_NIF_TERM args[4] = { argv[0], argv[1], argv[2], 0 };
+	ERL_NIF_TERM args[4] = {argv[0], argv[1], argv[2], 0};
 	unsigned int io;
 
 	(void)argc;
@@ -420,27 +419,27 @@ static int upgrade(ErlNifEnv *env, void **data, void **old, ERL_NIF_TERM info)
 }
 
 static ErlNifFunc functions[] = {
-	{ "enabled", 3, event_enabled, 0 },
-	{ "trace", 5, event_trace, 0 },
-	{ "clock", 0, nif_clock, 0 },
-	{ "word", 1, nif_word, 0 },
-	{ "open_session", 5, nif_open, ERL_NIF_DIRTY_JOB_IO_BOUND },
-	{ "close_session", 1, nif_close, 0 },
-	{ "create_session", 4, nif_create, ERL_NIF_DIRTY_JOB_IO_BOUND },
-	{ "session_bytes", 1, nif_session_bytes, 0 },
-	{ "poll", 1, nif_poll, 0 },
-	{ "set_tracer", 3, nif_set_tracer, 0 },
-	{ "set_run", 2, nif_set_run, 0 },
-	{ "set_names", 3, nif_set_names, 0 },
-	{ "put", 4, nif_put, 0 },
-	{ "publish", 1, nif_publish, 0 },
-	{ "publish_dirty", 3, nif_publish_dirty, 0 },
-	{ "vm_check", 3, nif_vm_check, 0 },
-	{ "vm_publish", 3, nif_vm_publish, 0 },
-	{ "learn_begin", 0, nif_learn_begin, 0 },
-	{ "learn_end", 2, nif_learn_end, 0 },
-	{ "depth", 0, nif_depth, 0 },
-	{ "term_check", 1, nif_term_check, 0 },
+	{"enabled", 3, event_enabled, 0},
+	{"trace", 5, event_trace, 0},
+	{"clock", 0, nif_clock, 0},
+	{"word", 1, nif_word, 0},
+	{"open_session", 5, nif_open, ERL_NIF_DIRTY_JOB_IO_BOUND},
+	{"close_session", 1, nif_close, 0},
+	{"create_session", 4, nif_create, ERL_NIF_DIRTY_JOB_IO_BOUND},
+	{"session_bytes", 1, nif_session_bytes, 0},
+	{"poll", 1, nif_poll, 0},
+	{"set_tracer", 3, nif_set_tracer, 0},
+	{"set_run", 2, nif_set_run, 0},
+	{"set_names", 3, nif_set_names, 0},
+	{"put", 4, nif_put, 0},
+	{"publish", 1, nif_publish, 0},
+	{"publish_dirty", 3, nif_publish_dirty, 0},
+	{"vm_check", 3, nif_vm_check, 0},
+	{"vm_publish", 3, nif_vm_publish, 0},
+	{"learn_begin", 0, nif_learn_begin, 0},
+	{"learn_end", 2, nif_learn_end, 0},
+	{"depth", 0, nif_depth, 0},
+	{"term_check", 1, nif_term_check, 0},
 };
 
 ERL_NIF_INIT(beamweave_tracer, functions, load, NULL, upgrade, NULL)

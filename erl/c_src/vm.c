@@ -9,15 +9,16 @@
 struct vm vm;
 
 static const struct vm_offsets offsets[] = {
-	{ 25, 8, 88, 128, 136, 152, 760, 168, 224, 184, 192, 41728 },
-	{ 27, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192, 41792 },
-	{ 29, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192, 41792 },
+	{25, 8, 88, 128, 136, 152, 760, 168, 224, 184, 192, 41728},
+	{27, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192, 41792},
+	{29, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192, 41792},
 };
 
 /* The VM's tables, where it exports them (erl_process.c). */
-extern const uint64_t erts_aligned_dirty_cpu_scheduler_data __attribute__((weak, visibility("default")));
-extern const uint64_t erts_aligned_dirty_io_scheduler_data __attribute__((weak, visibility("default")));
-
+extern const uint64_t erts_aligned_dirty_cpu_scheduler_data
+	__attribute__((weak, visibility("default")));
+extern const uint64_t erts_aligned_dirty_io_scheduler_data
+	__attribute__((weak, visibility("default")));
 
 static struct vm_sample samples[VM_SAMPLES];
 static _Atomic uint32_t sample_count;
@@ -78,8 +79,8 @@ static int peek(uint64_t base, uint32_t offset, uint64_t *word)
 void vm_dirty_scheduler(const void *process, bool io, uint32_t count, uint64_t *esdp,
 			uint32_t *number)
 {
-	const uint64_t *table = io ? &erts_aligned_dirty_io_scheduler_data :
-				     &erts_aligned_dirty_cpu_scheduler_data;
+	const uint64_t *table = io ? &erts_aligned_dirty_io_scheduler_data
+				   : &erts_aligned_dirty_cpu_scheduler_data;
 	uint64_t data, current, found;
 	uint32_t i;
 
@@ -105,13 +106,11 @@ static int check(const struct vm_offsets *o, ErlNifEnv *env, uint64_t pid, uint3
 	uint64_t process, id, stop, heap, hend, size, esdp, current, found;
 	int rc;
 
-	if ((rc = peek((uint64_t)env, o->env_process, &process)) ||
-	    (rc = peek(process, 0, &id)) || (rc = peek(process, o->stop, &stop)) ||
-	    (rc = peek(process, o->heap, &heap)) || (rc = peek(process, o->hend, &hend)) ||
-	    (rc = peek(process, o->heap_size, &size)) ||
+	if ((rc = peek((uint64_t)env, o->env_process, &process)) || (rc = peek(process, 0, &id)) ||
+	    (rc = peek(process, o->stop, &stop)) || (rc = peek(process, o->heap, &heap)) ||
+	    (rc = peek(process, o->hend, &hend)) || (rc = peek(process, o->heap_size, &size)) ||
 	    (rc = peek(process, o->scheduler, &esdp)) ||
-	    (rc = peek(esdp, o->current_process, &current)) ||
-	    (rc = peek(esdp, o->number, &found)))
+	    (rc = peek(esdp, o->current_process, &current)) || (rc = peek(esdp, o->number, &found)))
 		return rc;
 	if (id != pid || current != process || found != number || size != heap_words)
 		return -EPROTO;
@@ -167,12 +166,23 @@ void vm_learn_event(ErlNifEnv *env, uint32_t kind, uint64_t pid)
  * The nest, as beamweave_vm calls it: nest(2) calls nest(1) calls nest(0), each in its body; then
  * each returns; then tail(1) calls tail(0) as its last act; then that returns.
  */
-enum { NEST_2, NEST_1, NEST_0, RETURN_0, RETURN_1, RETURN_2, TAIL_1, TAIL_0, RETURN_TAIL, NEST_SIZE };
+enum {
+	NEST_2,
+	NEST_1,
+	NEST_0,
+	RETURN_0,
+	RETURN_1,
+	RETURN_2,
+	TAIL_1,
+	TAIL_0,
+	RETURN_TAIL,
+	NEST_SIZE
+};
 
 static bool nest_frames(uint32_t frame, uint32_t *slack)
 {
-	static const uint32_t call[] = { NEST_0, NEST_1, NEST_2, TAIL_1 };
-	static const uint32_t back[] = { RETURN_0, RETURN_1, RETURN_2, RETURN_TAIL };
+	static const uint32_t call[] = {NEST_0, NEST_1, NEST_2, TAIL_1};
+	static const uint32_t back[] = {RETURN_0, RETURN_1, RETURN_2, RETURN_TAIL};
 	uint32_t i;
 
 	*slack = samples[RETURN_0].depth - samples[NEST_0].depth;

@@ -341,13 +341,15 @@ static void print_end(const struct ring *ring)
 	const struct ring_thread *thread;
 
 	printf("{vm, %u, #{release => %u, frame_words => %u, slack => %u, scan => %u, pid_bit => ",
-	       ring->header->vm_valid, vm->otp_release, vm->frame_words, vm->return_slack, vm->scan);
+	       ring->header->vm_valid, vm->otp_release, vm->frame_words, vm->return_slack,
+	       vm->scan);
 	print_bytes(vm->pid_bit, sizeof(vm->pid_bit));
 	printf(", target => %u, current_process => %u}}.\n", ring->header->target_pid,
 	       vm->esdp_current_process);
 	for (uint32_t i = 0; i < threads && i < ring->thread_max; i++) {
 		thread = &ring->threads[i];
-		printf("{thread, %u, #{tid => %u, role => %u, number => %u, esdp => %" PRIu64 "}}.\n",
+		printf("{thread, %u, #{tid => %u, role => %u, number => %u, esdp => %" PRIu64
+		       "}}.\n",
 		       i, atomic_load(&thread->tid), thread->role, thread->number, thread->esdp);
 		for (int kind = 0; kind < RING_KINDS; kind++) {
 			if (atomic_load(&thread->recorded[kind]) ||
@@ -365,7 +367,7 @@ static void print_end(const struct ring *ring)
 
 static int session_read(const char *path, bool wait)
 {
-	struct timespec pause = { .tv_nsec = PAUSE_NS };
+	struct timespec pause = {.tv_nsec = PAUSE_NS};
 	struct ring_reader *reader;
 	struct ring ring;
 	int rc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The .bwt writer and reader, against a walk over the bytes that knows only the format. */
+/* The .bwt writer, against a walk over the bytes that knows only the format. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

@@ -21,7 +21,8 @@
 struct index_scan {
 	struct file_reader *reader;
 	size_t capacity;
-	uint8_t *payload; /* of one chunk */
+	uint8_t *payload; /* of one chunk, as large as the largest so far */
+	uint32_t payload_bytes;
 	uint8_t *window; /* for the search */
 	uint64_t search_budget;
 };
@@ -72,6 +73,14 @@ static int chunk_check(struct index_scan *scan, uint64_t offset, struct chunk_he
 		return error;
 	if (!chunk_plausible(reader, header, offset))
 		return 0;
+	if (header->bytes > scan->payload_bytes) {
+		uint8_t *payload = realloc(scan->payload, header->bytes);
+
+		if (!payload)
+			return -ENOMEM;
+		scan->payload = payload;
+		scan->payload_bytes = header->bytes;
+	}
 	error = bytes_read(reader->fd, scan->payload, header->bytes, offset + sizeof(*header));
 	if (error)
 		return error;
@@ -106,6 +115,10 @@ static int chunk_search(struct index_scan *scan, uint64_t from, uint64_t *found,
 {
 	struct file_reader *reader = scan->reader;
 
+	if (!scan->window)
+		scan->window = malloc(SCAN_BYTES);
+	if (!scan->window)
+		return -ENOMEM;
 	while (reader->bytes - from >= sizeof(*header)) {
 		uint64_t bytes = reader->bytes - from;
 		uint64_t at;
@@ -294,10 +307,8 @@ int file_open(struct file_reader *reader, const char *path)
 	if (reader->header.header_bytes < sizeof(reader->header) ||
 	    reader->header.header_bytes > 4096 || reader->header.header_bytes % 8)
 		reader->header.header_bytes = sizeof(reader->header);
-	scan.payload = malloc(CHUNK_MAX_BYTES);
-	scan.window = malloc(SCAN_BYTES);
 	scan.search_budget = reader->bytes * SEARCH_FACTOR + SEARCH_BYTES;
-	error = scan.payload && scan.window ? chunks_index(&scan) : -ENOMEM;
+	error = chunks_index(&scan);
 	reader->damage.no_end = !reader->count ||
 				reader->chunks[reader->count - 1].header.type != CHUNK_END;
 cleanup:

@@ -14,6 +14,7 @@ struct fake_vm {
 	uint64_t before[3];
 	uint64_t current_process; /* +24 */
 	uint64_t number; /* +32 */
+	uint64_t dirty_number;
 	uint64_t process[4]; /* the word of the pid at +16 */
 };
 
@@ -66,6 +67,11 @@ static void scenario_process(void)
 	CHECK(kernel_set_thread(kernel, child.pid, 4096, OTHER_NUMBER) == -EINVAL);
 	CHECK(kernel_set_thread(kernel, child.pid, 0, OTHER_NUMBER) == -EINVAL);
 	CHECK(!kernel_set_thread(kernel, child.pid, (uintptr_t)vm, OTHER_NUMBER));
+	/* a dirty scheduler has its number elsewhere */
+	vm->number = 0;
+	vm->dirty_number = 3;
+	CHECK(kernel_set_thread(kernel, child.pid, (uintptr_t)vm, 4) == -EINVAL);
+	CHECK(!kernel_set_thread(kernel, child.pid, (uintptr_t)vm, 3));
 	child_go(&child);
 	child_end(&child);
 	kernel_stop(kernel);

@@ -233,18 +233,21 @@ int kernel_set_vm(struct kernel *kernel, const struct kernel_vm *vm)
 	return 0;
 }
 
-/* Does the VM's memory say the same number? True when it cannot be read or none is known. */
+/*
+ * Does the VM's memory say the same number? True when it cannot be read or none is known. A dirty
+ * scheduler's number is 0, and its own stands in the next word (struct ErtsSchedulerData_).
+ */
 static bool number_agrees(const struct kernel *kernel, pid_t tid, uint64_t esdp, uint32_t number)
 {
-	uint64_t there = 0;
-	struct iovec local = {&there, sizeof(there)};
+	uint64_t there[2] = {};
+	struct iovec local = {there, sizeof(there)};
 	struct iovec remote = {(void *)(uintptr_t)(esdp + kernel->esdp_number), sizeof(there)};
 
 	if (!number || !kernel->esdp_number)
 		return true;
 	if (process_vm_readv(tid, &local, 1, &remote, 1, 0) != sizeof(there))
 		return errno != EFAULT;
-	return there == number;
+	return there[there[0] ? 0 : 1] == number;
 }
 
 int kernel_set_thread(struct kernel *kernel, pid_t tid, uint64_t esdp, uint32_t number)

@@ -41,6 +41,7 @@ struct kernel_config {
 	uint32_t fallback; /* bits: take an older kernel's way even where the newer one is there */
 };
 
+/* A probe that is enabled can be on the list too: then a part of it is missing, which `why` names. */
 struct kernel_missing {
 	enum kernel_probe probe;
 	char why[160]; /* "CAP_BPF or CAP_SYS_ADMIN is missing" */

@@ -342,19 +342,24 @@ void kernel_load_sockets_existing(struct kernel *kernel)
 {
 	struct bpf_link *link;
 	char nothing[64];
+	ssize_t got;
 	int fd;
 
 	if (!kernel->socket)
 		return;
 	link = bpf_program__attach(kernel->socket->progs.sock_existing);
 	if (!link) {
-		kernel_why_error(kernel, KERNEL_SOCKET, "listing the sockets that exist", -errno);
+		kernel_why_error(kernel,
+				 allowed(kernel, KERNEL_SOCKET) ? KERNEL_SOCKET : KERNEL_SOCKET_IO,
+				 "listing the sockets that exist", -errno);
 		return;
 	}
 	fd = bpf_iter_create(bpf_link__fd(link));
 	if (fd >= 0) {
-		while (read(fd, nothing, sizeof(nothing)) > 0)
-			;
+		/* it writes nothing; EAGAIN comes after every million files */
+		do {
+			got = read(fd, nothing, sizeof(nothing));
+		} while (got > 0 || (got < 0 && errno == EAGAIN));
 		close(fd);
 	}
 	bpf_link__destroy(link);

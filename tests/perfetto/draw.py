@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw a stretch of a Perfetto export as Perfetto's viewer shows it, from the export alone.
 
-usage: draw.py EXPORT -o OUT.svg|OUT.png [--from MS] [--for MS] [--process TEXT]... [--width PX]
+usage: draw.py EXPORT -o OUT.svg|OUT.png [--from MS] [--for MS] [--around NAME] [--process TEXT]...
+               [--processes N] [--threads N] [--skip GROUP]... [--width PX]
 
---from and --for choose the stretch, in milliseconds from the first clock snapshot; --process chooses
-Erlang processes by a part of their track's name (default: the busiest ones). A PNG needs rsvg-convert."""
+--from and --for choose the stretch, in milliseconds from the first clock snapshot; --around the longest
+slice of that name with as much before and after it. --process chooses Erlang processes by a part of
+their track's name (default: the busiest ones). --skip leaves a group out, "Sockets" for one.
+A PNG needs rsvg-convert."""
 
 import argparse
 import collections
@@ -53,6 +56,15 @@ def task_color(tgid):
 def text_color(fill):
     red, green, blue = (int(fill[i:i + 2], 16) for i in (1, 3, 5))
     return "#fff" if red * 0.299 + green * 0.587 + blue * 0.114 < 180 else "#111"
+
+
+def tick(ns, step):
+    """A time on the ruler, with as many digits as tell it from its neighbours."""
+    unit, size = ("s", 1e9) if ns >= 1e9 and step >= 1e6 else ("ms", 1e6)
+    digits = 0
+    while digits < 6 and round(step / size, digits) * size != step:
+        digits += 1
+    return f"+{ns / size:,.{digits}f} {unit}"
 
 
 def human(ns):
@@ -164,16 +176,15 @@ def draw_ruler(picture, zero):
     picture.y += 30
     span = picture.end - picture.start
     step = 10 ** (len(str(int(span // 8))) - 1)
-    while span / step > 12:
-        step *= 2 if str(step)[0] != "2" else 5 / 2
-    step = int(step)
+    while span // step > 12:
+        step = step * 5 // 2 if str(step)[0] == "2" else step * 2
     at = (picture.start - zero) // step * step + zero
     while at <= picture.end:
         if at >= picture.start:
             x = picture.x(at)
             picture.out.append(f'<line x1="{x:.1f}" y1="22" x2="{x:.1f}" y2="@BOTTOM@" '
                                'stroke="#f0f2f5"/>')
-            picture.text(x + 3, 18, "+" + human(at - zero) if at != zero else "0", 10, "#5f6368")
+            picture.text(x + 3, 18, tick(at - zero, step), 10, "#5f6368")
         at += step
     picture.out.append(f'<line x1="0" y1="24" x2="{picture.width}" y2="24" stroke="#c5cad3"/>')
 
@@ -366,7 +377,9 @@ def main():
     options.add_argument("-o", required=True)
     options.add_argument("--from", dest="from_ms", type=float, default=0)
     options.add_argument("--for", dest="for_ms", type=float)
+    options.add_argument("--around")
     options.add_argument("--process", action="append", default=[])
+    options.add_argument("--skip", action="append", default=[])
     options.add_argument("--processes", type=int, default=8)
     options.add_argument("--threads", type=int, default=8)
     options.add_argument("--width", type=int, default=1600)
@@ -375,17 +388,26 @@ def main():
     zero = trace.clocks[0][3]
     start = zero + int(options.from_ms * 1e6)
     end = start + int(options.for_ms * 1e6) if options.for_ms else trace.clocks[-1][3]
+    if options.around:
+        found = max((s for s in trace.slices if s.name == options.around),
+                    key=lambda s: s.end - s.start, default=None)
+        if not found:
+            sys.exit(f"draw.py: there is no slice '{options.around}'")
+        half = int(options.for_ms * 5e5) if options.for_ms else (found.end - found.start) * 3 // 2
+        start, end = (found.start + found.end) // 2 - half, (found.start + found.end) // 2 + half
     if end <= start:
         sys.exit("draw.py: the stretch is empty")
     by_track, instants = in_window(trace, start, end)
     picture = Picture(start, end, options.width)
     draw_ruler(picture, zero)
-    draw_cpus(picture, trace)
+    if "CPU scheduling" not in options.skip:
+        draw_cpus(picture, trace)
     draw_threads(picture, trace, by_track, options.threads)
     draw_processes(picture, trace, by_track, instants,
                    choose_processes(trace, by_track, instants, options.process, options.processes))
     for group in ("Stalls", "Sockets", "Lost events"):
-        draw_group(picture, trace, by_track, instants, group)
+        if group not in options.skip:
+            draw_group(picture, trace, by_track, instants, group)
     draw_flows(picture, trace)
     write(options.o, svg(picture))
 

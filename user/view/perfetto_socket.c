@@ -181,6 +181,9 @@ static void socket_state(struct perfetto_socket *socket, const struct event *eve
 
 	if (!track)
 		return;
+	/* The recorder lists so the sockets that it finds. */
+	if (old_state == record->new_state && track->state != STATE_NONE)
+		return;
 	/* One that was not made in the recording was in that state when the recording began. */
 	if (track->state == STATE_NONE && old_state != STATE_CLOSE && old_state != STATE_SYN_SENT &&
 	    old_state != STATE_SYN_RECV) {
@@ -188,6 +191,8 @@ static void socket_state(struct perfetto_socket *socket, const struct event *eve
 		track->since_ns = trace_start_ns(socket->trace);
 		track->from_start = true;
 	}
+	if (old_state == record->new_state && track->state != STATE_NONE)
+		return;
 	if (track->since_ns > event->ts_ns)
 		track->since_ns = event->ts_ns;
 	state_write(socket, track, event->ts_ns, false);

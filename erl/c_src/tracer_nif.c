@@ -36,8 +36,8 @@ static ERL_NIF_TERM error(ErlNifEnv *env, int rc)
 	} names[] = {
 		{EPERM, "eperm"},   {ENOENT, "enoent"},	  {EACCES, "eacces"}, {EEXIST, "eexist"},
 		{ENOSPC, "enospc"}, {ENOMEM, "enomem"},	  {EINVAL, "einval"}, {EPROTO, "eproto"},
-		{EBUSY, "ebusy"},   {ENODATA, "enodata"}, {ENOSYS, "enosys"}, {EAGAIN, "eagain"},
-		{ELOOP, "eloop"},   {EIO, "eio"},
+		{EBUSY, "ebusy"},   {ENODATA, "enodata"}, {ENOSYS, "enosys"}, {EISDIR, "eisdir"},
+		{EAGAIN, "eagain"}, {ELOOP, "eloop"},	  {EIO, "eio"},
 	};
 	ERL_NIF_TERM reason = enif_make_int(env, -rc);
 	size_t i;

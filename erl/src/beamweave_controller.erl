@@ -331,8 +331,14 @@ tracees(#state{pending = Pending} = State) ->
                     end,
     Others = lists:foldl(fun(Tracee, Sum) -> tracee(Tracee, State, Sum) end, State#state.others,
                          Slice),
-    _ = erlang:send_after(1, self(), tracees),
-    State#state{pending = Rest, others = Others}.
+    Next = State#state{pending = Rest, others = Others},
+    case Rest of
+        [] ->
+            tracees(Next);
+        _ ->
+            _ = erlang:send_after(1, self(), tracees),
+            Next
+    end.
 
 tracee(Tracee, #state{session = Session} = State, Others) ->
     Flags = case is_port(Tracee) of

@@ -52,27 +52,40 @@ event_flags(Event, Events, Flags) ->
 tracer(Session) ->
     {tracer, beamweave_tracer, Session}.
 
-%% @doc Trace a process or port, unless somebody else does.
+%% @doc Trace a process or port, unless somebody else does. The VM is not asked to try: it would
+%% write an error to the node's log.
 -spec on(pid() | port(), [atom()], session()) -> traced | {other, term()} | gone.
 on(Tracee, Flags, Session) ->
-    try erlang:trace(Tracee, true, [tracer(Session) | Flags]) of
-        _ -> traced
-    catch
-        error:badarg ->
-            case holder(Tracee) of
-                none -> gone;
-                Other -> {other, Other}
-            end
+    case holder(Tracee) of
+        none ->
+            try erlang:trace(Tracee, true, [tracer(Session) | Flags]) of
+                _ -> traced
+            catch
+                error:badarg -> gone
+            end;
+        {beamweave_tracer, Session} ->
+            traced;
+        {beamweave_tracer, Before} ->
+            %% What a recording left whose controller and guard were killed.
+            ok = off(Tracee, Before),
+            on(Tracee, Flags, Session);
+        Other ->
+            {other, Other}
     end.
 
 %% @doc Take our flags off. Nothing happens to a tracee of another tracer.
 -spec off(pid() | port(), session()) -> ok.
 off(Tracee, Session) ->
-    try
-        _ = erlang:trace(Tracee, false, [tracer(Session), all]),
-        ok
-    catch
-        error:badarg -> ok
+    case holder(Tracee) of
+        {beamweave_tracer, Session} ->
+            try
+                _ = erlang:trace(Tracee, false, [tracer(Session), all]),
+                ok
+            catch
+                error:badarg -> ok
+            end;
+        _ ->
+            ok
     end.
 
 %% @doc Have new processes or ports traced, unless somebody else has them.

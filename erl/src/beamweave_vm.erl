@@ -82,6 +82,8 @@ frames_traced(Plain, Functions) ->
     ok = beamweave_tracer:learn_begin(),
     try
         _ = [erlang:trace_pattern(F, true, [local]) || F <- Functions],
+        %% Somebody else's default for new processes may have this one of ours traced.
+        _ = erlang:trace(self(), false, [all]),
         _ = erlang:trace(self(), true, Flags),
         Traced = nest_depth(),
         tail_end = tail(1),

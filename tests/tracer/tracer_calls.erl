@@ -180,7 +180,8 @@ budget(Size, Terms) ->
                           true = byte_size(Bytes) =< Size,
                           true = All - byte_size(Bytes) < 32 + 8 + 8,
                           [Found] = binary_to_term(Bytes),
-                          {Term =:= Found, 1} = {Flags band 2 =:= 0, Flags band 1}
+                          1 = Flags band 1,
+                          true = (Term =:= Found) =:= (Flags band 2 =:= 0)
                   end, lists:zip(Captured, Terms)),
     case Size of
         1000 ->

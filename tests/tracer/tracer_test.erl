@@ -5,7 +5,7 @@
 -module(tracer_test).
 
 -export([setup/0, session/0, session/1, dump/1, record/2, record/3, of_process/2, kinds/1, count/2,
-         eventually/1, residue/0, decode/2, on/1, off/1, result/1]).
+         eventually/1, residue/0, decode/2, on/1, off/1, result/1, taken/1, gone/0]).
 
 -define(NO_DEPTH, 16#ffffffff).
 
@@ -74,6 +74,17 @@ result(#{path := Path, out := Out, info := Info}) ->
     {ok, Terms} = file:consult(Out),
     _ = [file:delete(File) || File <- [Path, Out, Out ++ ".err"]],
     (understand(Terms))#{info => Info}.
+
+%% @doc The same of a recording without a reader.
+-spec taken(map()) -> map().
+taken(#{path := Path, out := Out} = Session) ->
+    ok = file:write_file(Out, tool(["take", Path])),
+    result(Session).
+
+%% @doc Wait until nothing of ours is left.
+-spec gone() -> ok.
+gone() ->
+    eventually(fun() -> residue() =:= [] end).
 
 %% @doc Record while Fun runs.
 -spec record(map(), fun(() -> term())) -> map().

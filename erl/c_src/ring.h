@@ -254,17 +254,17 @@ enum ring_state { RING_FREE = 0, RING_WRITING = 1, RING_FULL = 2, RING_READING =
 #define RING_STATE(state, thread, sequence)                                                        \
 	((uint64_t)(state) | (uint64_t)(thread) << 8 | (uint64_t)(uint32_t)(sequence) << 32)
 
-#define RING_STATE_OF(word)	((enum ring_state)((word) & 0xff))
-#define RING_STATE_THREAD(word) ((uint32_t)((word) >> 8) & 0xffffff)
+#define RING_STATE_OF(word)	  ((enum ring_state)((word)&0xff))
+#define RING_STATE_THREAD(word)	  ((uint32_t)((word) >> 8) & 0xffffff)
 #define RING_STATE_SEQUENCE(word) ((uint32_t)((word) >> 32))
-#define RING_REPAIRED		0x800000u
+#define RING_REPAIRED		  0x800000u
 
 /*
  * `consumed` of a state: the bytes in the low 17 bits, the low 15 bits of the sequence above, so
  * that a reader's late store, for a sub-buffer that was overwritten meanwhile, finds another word.
  */
-#define RING_CONSUMED(sequence, bytes)	((uint32_t)(sequence) << 17 | (uint32_t)(bytes))
-#define RING_CONSUMED_BYTES(consumed)	((consumed) & 0x1ffff)
+#define RING_CONSUMED(sequence, bytes) ((uint32_t)(sequence) << 17 | (uint32_t)(bytes))
+#define RING_CONSUMED_BYTES(consumed)  ((consumed)&0x1ffff)
 
 /* Beside the pool, so that the reader scans states without touching the sub-buffers. */
 struct ring_meta {

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -169,12 +170,22 @@ static void *reader_thread(void *argument)
 	return argument;
 }
 
-static pid_t reader_fork(void)
+/* A child that does not outlive us, however we end. */
+static pid_t child_fork(void)
 {
 	pid_t pid = fork();
 
 	if (pid < 0)
 		die("fork");
+	if (!pid)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pid;
+}
+
+static pid_t reader_fork(void)
+{
+	pid_t pid = child_fork();
+
 	if (!pid) {
 		/* A mapping of its own, at another address. */
 		void *map = mmap(NULL, ring.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -247,9 +258,7 @@ static int run_in_processes(uint32_t threads)
 	unsigned int seed = 1, readers = 1;
 	int status, failed = 0;
 
-	writer = fork();
-	if (writer < 0)
-		die("fork");
+	writer = child_fork();
 	if (!writer) {
 		writers_run(threads);
 		_exit(0);
@@ -260,7 +269,9 @@ static int run_in_processes(uint32_t threads)
 		if (ended == writer)
 			break;
 		pause_us(variant.kill_us ? (uint64_t)(rand_r(&seed) % variant.kill_us) : 2000);
-		if (variant.handover_us) {
+		/* One successor at a time: the reader has to be there to see it. */
+		if (variant.handover_us &&
+		    atomic_load(&ring.control->reader_pid) == (uint32_t)reader) {
 			next = reader_fork();
 			waitpid(reader, &status, 0);
 			failed |= !status_ok(status);

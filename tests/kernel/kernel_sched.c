@@ -249,10 +249,10 @@ static void scenario_tiny(void)
 	kernel_stop(kernel);
 	records_drain(&records, kernel);
 	CHECK(kernel_fill_permille(kernel) > 900);
-	/* two switches and a waking a nap, and 4 KiB hold fewer than 50 of either */
 	lost = counts_check(kernel, &records);
-	CHECK(records.count > 10 && lost >= 1500 - 50 * kernel_cpus(kernel), "%zu %llu",
-	      records.count, (unsigned long long)lost);
+	/* it left the CPU for every nap, and 4 KiB hold fewer than 50 records */
+	CHECK(records.count > 10 && records.count < 50 * kernel_cpus(kernel));
+	CHECK(records.count + lost >= *count, "%zu %llu", records.count, (unsigned long long)lost);
 	records_free(&records);
 	kernel_close(kernel);
 }

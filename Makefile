@@ -176,15 +176,38 @@ all: $(PROGRAM) $(BUILD)/ebin/beamweave.app
 
 # ---- tests -------------------------------------------------------------------------------------
 
-# A unit test tests/unit/NAME_test.c is linked with everything of the program but its main.
+# A unit test tests/unit/NAME_test.c is linked with everything of the program but its main; the
+# ring's with a ring that has test points between its steps.
 UNIT_SRC := $(wildcard tests/unit/*_test.c)
 UNIT := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/tests/unit/%)
 LIB_OBJ := $(filter-out $(BUILD)/obj/user/main.o,$(OBJ)) $(RING_OBJ) $(BUILD)/embedded.o
+RING_SRC := $(wildcard erl/c_src/ring*.c)
+RING_POINTS_OBJ := $(RING_SRC:%.c=$(BUILD)/points/%.o)
+
+$(BUILD)/points/%.o: %.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -DRING_TEST -Itests/unit -MMD -MP -c $< -o $@
+
+$(BUILD)/tests/unit/ring%: $(BUILD)/points/tests/unit/ring%.o $(RING_POINTS_OBJ)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lpthread
 
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(LIB_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+
+# The ring under stress: plain and with sanitizers.
+STRESS_SRC := $(wildcard tests/ring/*.c) $(RING_SRC)
+STRESS := $(addprefix $(BUILD)/tests/,ring_stress ring_stress_tsan ring_stress_asan)
+$(BUILD)/tests/ring_stress_tsan: SANITIZE := -fsanitize=thread
+$(BUILD)/tests/ring_stress_asan: SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+$(STRESS): $(STRESS_SRC) $(wildcard tests/ring/*.h erl/c_src/ring*.h)
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) $(SANITIZE) -Ierl/c_src -Itests/ring -o $@ $(STRESS_SRC) -lpthread
 
 # A program tests/NAME/PROGRAM.c that the tests run, linked the same way.
 TOOL_SRC := $(wildcard tests/trace/*.c tests/perfetto/*.c tests/timeline/*.c tests/kernel/*.c tests/tracer/*.c)
@@ -208,7 +231,7 @@ $(BUILD)/tests/plant: tests/workloads/plant.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CFLAGS) -o $@ $<
 
-tests: all $(UNIT) $(TOOLS) $(WORKLOAD_BEAMS) $(BUILD)/tests/plant
+tests: all $(UNIT) $(STRESS) $(TOOLS) $(WORKLOAD_BEAMS) $(BUILD)/tests/plant
 
 # The packages come first, in a make of their own: what is built depends on them.
 check: deps-test

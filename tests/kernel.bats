@@ -39,19 +39,19 @@ scenario() {
 }
 
 @test "children are followed when asked for, and only then" {
-	scenario -- sched follow
+	scenario -- target follow
 }
 
 @test "two recordings at the same time see each its own target" {
-	scenario -- sched two
+	scenario -- target two
 }
 
 @test "the target can be changed while recording" {
-	scenario -- sched retarget
+	scenario -- target retarget
 }
 
 @test "records taken during a storm of switches are all there or counted" {
-	scenario -- sched storm
+	scenario -- target storm
 }
 
 @test "a byte count sent over a socket is the byte count reported" {

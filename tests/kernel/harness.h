@@ -292,6 +292,16 @@ static inline uint64_t counts_check(struct kernel *kernel, const struct records 
 	return lost;
 }
 
+/* A child that sleeps *context times. */
+static inline void naps_run(void *context)
+{
+	unsigned int *count = context;
+	unsigned int i;
+
+	for (i = 0; i < *count; i++)
+		usleep(100);
+}
+
 /* The program's argument is the name of one of its scenarios. */
 static inline int scenario_main(int argc, char **argv, const struct scenario *scenarios,
 				size_t count)

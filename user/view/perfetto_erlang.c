@@ -18,6 +18,7 @@ struct erlang_process {
 	uint64_t word;
 	uint64_t track;
 	uint64_t calls_track; /* 0: not described yet */
+	uint64_t mark_ns; /* of the newest beginning or end on it */
 	struct open_call *open; /* calls whose BEGIN is written, the outermost first */
 	uint32_t open_count, open_room;
 	UT_hash_handle hh;
@@ -286,6 +287,7 @@ static void call_begin(struct perfetto_erlang *erlang, uint64_t word, uint64_t t
 		process->open_room = room;
 	}
 	process->open[process->open_count++] = (struct open_call){ts_ns, mfa};
+	process->mark_ns = ts_ns;
 	packet_event_open(erlang->packets, SEQUENCE_ERLANG, ts_ns, MARK_BEGIN,
 			  process_calls_track(erlang, process), "call",
 			  trace_mfa(erlang->trace, mfa));
@@ -296,6 +298,7 @@ static void call_end_open(struct perfetto_erlang *erlang, struct erlang_process 
 			  uint64_t ts_ns)
 {
 	process->open_count--;
+	process->mark_ns = ts_ns;
 	packet_event_open(erlang->packets, SEQUENCE_ERLANG, ts_ns, MARK_END, process->calls_track,
 			  NULL, NULL);
 }
@@ -377,13 +380,18 @@ void perfetto_erlang_gc(struct perfetto_erlang *erlang, const struct gc_interval
 {
 	struct erlang_process *process = process_find(erlang, gc->process, gc->start_ns);
 	struct packets *packets = erlang->packets;
-	uint64_t track;
+	uint64_t track, start_ns = gc->start_ns;
 
 	if (!process)
 		return;
+	/* Over a loss, and in a damaged file, a call may have begun or ended in it. */
+	if (start_ns < process->mark_ns)
+		start_ns = process->mark_ns < gc->end_ns ? process->mark_ns : gc->end_ns;
 	track = process_calls_track(erlang, process);
-	packet_event_open(packets, SEQUENCE_ERLANG, gc->start_ns, MARK_BEGIN, track, "gc",
+	packet_event_open(packets, SEQUENCE_ERLANG, start_ns, MARK_BEGIN, track, "gc",
 			  gc->major ? "major GC" : "minor GC");
+	if (start_ns != gc->start_ns)
+		packet_note_uint(packets, "really since ns", gc->start_ns);
 	packet_note_uint(packets, "heap words before",
 			 gc->before.heap_size + gc->before.old_heap_size);
 	packet_note_uint(packets, "stack words", gc->before.stack_size);

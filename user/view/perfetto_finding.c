@@ -138,10 +138,18 @@ void perfetto_finding_loss(struct perfetto_finding *finding, const struct loss *
 	struct packets *packets = finding->erlang->packets;
 	const struct trace_thread *threads;
 	size_t count = trace_threads(finding->erlang->trace, &threads);
-	uint64_t to_ns = loss->to_ns > loss->from_ns ? loss->to_ns : loss->from_ns;
+	uint64_t start_ns = trace_start_ns(finding->erlang->trace);
+	uint64_t end_ns = trace_end_ns(finding->erlang->trace);
+	/* Times that no clock of the recording showed would stretch the whole picture. */
+	uint64_t from_ns = loss->from_ns > start_ns ? loss->from_ns : start_ns;
+	uint64_t to_ns = loss->to_ns < end_ns ? loss->to_ns : end_ns;
 	char name[NAME_BYTES], event[NAME_BYTES];
 	uint64_t track;
 
+	if (from_ns > end_ns)
+		from_ns = end_ns > start_ns ? end_ns : start_ns;
+	if (to_ns < from_ns)
+		to_ns = from_ns;
 	if (!finding->losses)
 		group_describe(packets, GROUP_LOSSES, "Lost events");
 	finding->losses = true;
@@ -153,12 +161,11 @@ void perfetto_finding_loss(struct perfetto_finding *finding, const struct loss *
 					      threads[i].number, threads[i].tid);
 	track = lane_find(finding, TRACK_LOSS, (uint64_t)loss->kernel << 40 | loss->ring,
 			  GROUP_LOSSES, name, loss->ring < 10000 ? (int32_t)loss->ring : 10000,
-			  loss->from_ns, to_ns);
+			  from_ns, to_ns);
 	if (!track)
 		return;
 	snprintf(event, sizeof(event), "%" PRIu64 " events lost", loss->count);
-	packet_event_open(packets, SEQUENCE_FINDINGS, loss->from_ns, MARK_BEGIN, track, "loss",
-			  event);
+	packet_event_open(packets, SEQUENCE_FINDINGS, from_ns, MARK_BEGIN, track, "loss", event);
 	loss_notes(packets, loss);
 	packet_event_close(packets);
 	packet_event_open(packets, SEQUENCE_FINDINGS, to_ns, MARK_END, track, NULL, NULL);

@@ -185,7 +185,7 @@ static int findings_text(void *state, FILE *out)
 		fputc('\n', out);
 		page_print(out, 0, 16, "%3zu. %*s  %s%s", i + 1, LOST_COLUMNS, lost,
 			   finding->certain ? "" : "(likely) ", finding->text);
-		page_print(out, 16, 18, "%s", finding->next);
+		page_command(out, 16, finding->next ? finding->next : "");
 	}
 	section_left_out(out, limit, count, "findings");
 	unseen_print(report, out);

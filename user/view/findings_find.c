@@ -2,7 +2,6 @@
 #include "findings.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,6 @@
 #include "messages.h"
 #include "moment.h"
 #include "sockets.h"
-#include "stalls.h"
 #include "units.h"
 
 #define WORD_BYTES     8
@@ -19,227 +17,6 @@
 #define MAILBOX_LONG   1000 /* a finding even when it was emptied again */
 #define SLOW_CALLS_MAX 3
 #define SLOW_TIMES     10 /* a call is slow when it took that many times the median */
-#define EACH_MAX       10 /* findings of one kind */
-
-/* An empty one to fill in; NULL without memory. Its texts are freed with the findings. */
-static struct finding *finding_new(struct findings *findings, const char *cause)
-{
-	struct finding *finding;
-
-	if (findings->count == findings->room) {
-		size_t room = findings->room ? findings->room * 2 : 16;
-		struct finding *grown = realloc(findings->found, room * sizeof(*grown));
-
-		if (!grown) {
-			section_failed(findings->report, -ENOMEM);
-			return NULL;
-		}
-		findings->found = grown;
-		findings->room = room;
-	}
-	finding = &findings->found[findings->count++];
-	*finding = (struct finding){.cause = cause, .certain = true};
-	return finding;
-}
-
-__attribute__((format(printf, 2, 3))) static char *text_new(struct findings *findings,
-							    const char *format, ...)
-{
-	va_list arguments;
-	char *text = NULL;
-	int length;
-
-	va_start(arguments, format);
-	length = vasprintf(&text, format, arguments);
-	va_end(arguments);
-	if (length >= 0)
-		return text;
-	section_failed(findings->report, -ENOMEM);
-	return NULL;
-}
-
-/* A path as a shell takes it: as it stands, or in single quotes. */
-static void path_quote(char *buffer, size_t size, const char *path)
-{
-	size_t used = 0;
-
-	if (*path && strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-				  "/._-+=:@%") == strlen(path)) {
-		snprintf(buffer, size, " %s", path);
-		return;
-	}
-	used += (size_t)snprintf(buffer, size, " '");
-	for (; *path && used + 8 < size; path++)
-		used += (size_t)snprintf(buffer + used, size - used, *path == '\'' ? "'\\''" : "%c",
-					 *path);
-	snprintf(buffer + used, size - used, "'");
-}
-
-/* The command that shows a stretch of the recording; end 0: all of it. */
-static char *next_new(struct findings *findings, const char *section, uint64_t start_ns,
-		      uint64_t end_ns)
-{
-	const struct report *report = findings->report;
-	char path[512] = "", from[MOMENT_TEXT], to[MOMENT_TEXT];
-
-	if (strcmp(report->options->path, "beamweave.bwt") != 0)
-		path_quote(path, sizeof(path), report->options->path);
-	if (!end_ns)
-		return text_new(findings, "beamweave report %s%s", section, path);
-	/* a millisecond of margin, so that the printed times hold the whole of it */
-	moment_time(from, report->trace, start_ns > 1000000 ? start_ns - 1000000 : 0);
-	moment_time(to, report->trace, end_ns + 2000000);
-	from[12] = to[12] = 0; /* HH:MM:SS.mmm */
-	return text_new(findings, "beamweave report %s%s --from %s --to %s", section, path, from,
-			to);
-}
-
-/* What has to be said of a figure that reaches over a gap; "" when it does not. */
-static char *gap_text(struct findings *findings, struct finding *finding, uint64_t start_ns,
-		      uint64_t end_ns)
-{
-	const struct report *report = findings->report;
-	struct gap gap = gaps_over(&report->gaps, start_ns, end_ns);
-
-	if (!gap.count)
-		return text_new(findings, "%s", "");
-	finding->certain = false;
-	/* a single gap stands with its times at the head of the report */
-	if (report->gaps.count == 1 && !report->options->json)
-		return text_new(findings, " Over the gap: %s events lost.", UNITS_COUNT(gap.count));
-	return text_new(findings, " Over a gap: %s events lost between %s and %s.",
-			UNITS_COUNT(gap.count), MOMENT_TIME(report->trace, gap.from_ns),
-			MOMENT_TIME(report->trace, gap.to_ns));
-}
-
-/* ---- Stalls ---- */
-
-static const struct stall_burst *burst_longest(const struct stall_group *group)
-{
-	const struct stall_burst *longest = NULL;
-
-	for (size_t i = 0; i < group->burst_count; i++)
-		if (!longest || group->bursts[i].end_ns - group->bursts[i].start_ns >
-					longest->end_ns - longest->start_ns)
-			longest = &group->bursts[i];
-	return longest;
-}
-
-/* "a scheduler stood still for 31.0 ms at 14:03:05.123456" for the longest one, and how often in all. */
-static char *stall_when(struct findings *findings, const struct stall_group *group,
-			const struct stall_burst *burst)
-{
-	const struct report *report = findings->report;
-	const char *at = MOMENT_TIME(report->trace, burst->start_ns);
-	const char *longest = UNITS_DURATION(burst->end_ns - burst->start_ns);
-
-	if (group->burst_count + group->burst_more == 1)
-		return text_new(findings, "for %s at %s", longest, at);
-	return text_new(findings, "%s times, %s together, %s at the longest (at %s)",
-			UNITS_COUNT(group->burst_count + group->burst_more),
-			UNITS_DURATION(group->durations.sum), longest, at);
-}
-
-static char *stall_threads(struct findings *findings, const struct stall_burst *burst)
-{
-	if (burst->threads == 1)
-		return text_new(findings, "1 scheduler thread stood still");
-	return text_new(findings, "%u scheduler threads stood still", burst->threads);
-}
-
-static char *stall_sentence(struct findings *findings, const struct stall_group *group,
-			    const char *when, const char *threads, const char *victim,
-			    const char *in)
-{
-	switch (group->cause) {
-	case STALL_STOPPED:
-		return text_new(findings, "The VM was stopped (SIGSTOP or a debugger) %s: %s.",
-				when, threads);
-	case STALL_PREEMPTED:
-		return text_new(findings,
-				"'%s' (pid %d) took the CPU from a scheduler thread that had work, "
-				"%s.%s%s%s",
-				*group->by ? group->by : "another task", group->by_tid, when,
-				*victim ? " Waited the longest: " : "", victim, *victim ? "." : "");
-	case STALL_THROTTLED:
-		return text_new(findings,
-				"The container's CPU quota was used up and the kernel held the VM "
-				"back (throttling) %s: %s.",
-				when, threads);
-	case STALL_SYSCALL:
-		return text_new(findings,
-				"A scheduler thread was blocked in the system call %s %s.%s%s%s",
-				*group->by ? group->by : "(unknown)", when,
-				*victim ? " It was running " : "", victim, *victim ? "." : "");
-	case STALL_LOCK:
-		return text_new(findings,
-				"Scheduler threads with work waited for a lock in the VM %s.",
-				when);
-	case STALL_BLOCKED:
-		return text_new(
-			findings,
-			"A scheduler thread was blocked in the kernel%s%s (page fault, memory "
-			"or disk) %s.",
-			*group->by ? " in " : "", group->by, when);
-	case STALL_GC:
-		return text_new(findings, "Garbage collection of %s held a scheduler %s.", victim,
-				when);
-	case STALL_LONG_RUN:
-		return text_new(findings, "%s ran without giving its scheduler back%s%s %s.",
-				*victim ? victim : "A process", *in ? ", in " : "", in, when);
-	default:
-		return text_new(findings,
-				"A scheduler thread with work did not get on with it, for a reason "
-				"that is not known, %s.",
-				when);
-	}
-}
-
-static void stall_find(struct findings *findings, const struct stall_group *group)
-{
-	const struct stall_burst *burst = burst_longest(group);
-	char victim[SECTION_WHO], *when, *threads, *gap, *sentence;
-	struct finding *finding;
-
-	if (!burst)
-		return;
-	finding = finding_new(findings, stall_cause_name(group->cause));
-	if (!finding)
-		return;
-	finding->lost_ns = group->durations.sum;
-	finding->count = group->durations.count;
-	finding->max_ns = group->durations.max;
-	finding->first_ns = group->first_ns;
-	finding->certain = group->certain;
-	section_who(findings->report, victim, group->process, group->longest_ns);
-	when = stall_when(findings, group, burst);
-	threads = stall_threads(findings, burst);
-	gap = gap_text(findings, finding, burst->start_ns, burst->end_ns);
-	sentence = stall_sentence(findings, group, when ? when : "", threads ? threads : "", victim,
-				  section_mfa(findings->report, group->mfa));
-	finding->text = text_new(findings, "%s%s", sentence ? sentence : "", gap ? gap : "");
-	finding->who = *group->by ? text_new(findings, "%s", group->by) : NULL;
-	finding->next = next_new(findings, "stalls", burst->start_ns, burst->end_ns);
-	free(when);
-	free(threads);
-	free(gap);
-	free(sentence);
-}
-
-static void stalls_find(struct findings *findings, bool gc_known)
-{
-	struct stall_group **groups;
-	size_t count = stalls_groups(findings->stalls, &groups), found = 0;
-
-	for (size_t i = 0; i < count && found < EACH_MAX; i++) {
-		/* each GC is told by itself, with what it reclaimed */
-		if (groups[i]->cause == STALL_GC && gc_known)
-			continue;
-		stall_find(findings, groups[i]);
-		found++;
-	}
-	free(groups);
-}
 
 /* ---- GC ---- */
 
@@ -251,7 +28,7 @@ static size_t gcs_find(struct findings *findings)
 
 	for (size_t i = 0; i < count && found < EACH_MAX; i++) {
 		const struct gc_row *row = rows[i];
-		char who[SECTION_WHO], *gap, live[64] = "", often[128] = "";
+		char who[SECTION_WHO], *gap, live[64] = "", often[128] = "", ran[96] = "";
 		struct finding *finding;
 
 		if (!row->long_count)
@@ -265,24 +42,28 @@ static size_t gcs_find(struct findings *findings)
 		finding->count = row->long_count;
 		finding->max_ns = row->max_ns;
 		finding->first_ns = row->long_first_ns;
-		finding->who = text_new(findings, "%s", who);
+		finding->who = finding_text(findings, "%s", who);
 		if (!row->max_open)
 			snprintf(live, sizeof(live), ", %s live after it",
 				 UNITS_BYTES(row->live_words * WORD_BYTES));
+		/* the GC of a thread that was taken off its CPU lasts without costing */
+		if (row->max_on_cpu_ns < row->max_ns - row->max_ns / 8)
+			snprintf(ran, sizeof(ran), " (%s of it on a CPU)",
+				 UNITS_DURATION(row->max_on_cpu_ns));
 		if (row->long_count > 1)
 			snprintf(often, sizeof(often), " It had %s of %s or longer, %s together.",
 				 UNITS_COUNT(row->long_count),
 				 UNITS_DURATION(report->options->min_ns),
 				 UNITS_DURATION(row->long_ns));
-		gap = gap_text(findings, finding, row->max_at_ns, row->max_at_ns + row->max_ns);
-		finding->text = text_new(
-			findings, "%s GC of %s: %s%s%s at %s%s.%s%s",
+		gap = finding_gap(findings, finding, row->max_at_ns, row->max_at_ns + row->max_ns);
+		finding->text = finding_text(
+			findings, "%s GC of %s: %s%s%s%s at %s%s.%s%s",
 			row->max_major ? "Major" : "Minor", who, row->max_open ? "at least " : "",
-			UNITS_DURATION(row->max_ns), live,
+			UNITS_DURATION(row->max_ns), ran, live,
 			MOMENT_TIME(report->trace, row->max_at_ns),
 			row->max_dirty ? ", on a dirty scheduler" : "", often, gap ? gap : "");
 		finding->next =
-			next_new(findings, "gc", row->max_at_ns, row->max_at_ns + row->max_ns);
+			finding_next(findings, "gc", row->max_at_ns, row->max_at_ns + row->max_ns);
 		free(gap);
 	}
 	free(rows);
@@ -322,7 +103,7 @@ static void mailboxes_find(struct findings *findings)
 		finding->max_ns = row->longest_wait_ns;
 		finding->first_ns = row->longest_wait_at_ns ? row->longest_wait_at_ns
 							    : report->from_ns;
-		finding->who = text_new(findings, "%s", who);
+		finding->who = finding_text(findings, "%s", who);
 		if (row->queue_end < row->queue_max)
 			snprintf(end, sizeof(end), " (%s at the end)", UNITS_COUNT(row->queue_end));
 		if (row->longest_wait_ns)
@@ -331,12 +112,12 @@ static void mailboxes_find(struct findings *findings)
 		if (row->tag_count && row->arrived)
 			snprintf(tag, sizeof(tag), " Mostly: %.70s (%u %%).", row->tags[0].tag,
 				 (unsigned)(row->tags[0].count * 100 / row->arrived));
-		gap = gap_text(findings, finding, report->from_ns, report->to_ns);
-		finding->text = text_new(findings,
-					 "Mailbox of %s grew from %s to %s messages%s.%s%s%s", who,
-					 UNITS_COUNT(row->queue_start), UNITS_COUNT(row->queue_max),
-					 end, wait, tag, gap ? gap : "");
-		finding->next = next_new(findings, "messages", 0, 0);
+		gap = finding_gap(findings, finding, report->from_ns, report->to_ns);
+		finding->text =
+			finding_text(findings, "Mailbox of %s grew from %s to %s messages%s.%s%s%s",
+				     who, UNITS_COUNT(row->queue_start),
+				     UNITS_COUNT(row->queue_max), end, wait, tag, gap ? gap : "");
+		finding->next = finding_next(findings, "messages", 0, 0);
 		free(gap);
 	}
 	free(rows);
@@ -383,25 +164,25 @@ static void calls_find(struct findings *findings)
 		finding->max_ns = slow->duration_ns;
 		finding->first_ns = slow->start_ns;
 		finding->certain = slow->certain;
-		finding->who = text_new(findings, "%s", mfa);
+		finding->who = finding_text(findings, "%s", mfa);
 		if (row->durations.count > 1)
 			snprintf(times, sizeof(times), "; half of its %s calls took %s or less",
 				 UNITS_COUNT(row->durations.count), UNITS_DURATION(median_ns));
 		if (slow->gc_ns)
 			snprintf(gc, sizeof(gc), ", %s of it in GC", UNITS_DURATION(slow->gc_ns));
-		gap = gap_text(findings, finding, slow->start_ns,
-			       slow->start_ns + slow->duration_ns);
-		finding->text = text_new(findings,
-					 "The slowest call of %s took %s%s at %s in %s%s%s.%s", mfa,
-					 slow->open	  ? "at least "
-					 : !slow->certain ? "at most "
-							  : "",
-					 UNITS_DURATION(slow->duration_ns),
-					 MOMENT_TIME(report->trace, slow->start_ns),
-					 SECTION_NAME(report, slow->process, slow->start_ns), gc,
-					 times, gap ? gap : "");
-		finding->next = next_new(findings, "calls", slow->start_ns,
-					 slow->start_ns + slow->duration_ns);
+		gap = finding_gap(findings, finding, slow->start_ns,
+				  slow->start_ns + slow->duration_ns);
+		finding->text = finding_text(
+			findings, "The slowest call of %s took %s%s at %s in %s%s%s.%s", mfa,
+			slow->open	 ? "at least "
+			: !slow->certain ? "at most "
+					 : "",
+			UNITS_DURATION(slow->duration_ns),
+			MOMENT_TIME(report->trace, slow->start_ns),
+			SECTION_NAME(report, slow->process, slow->start_ns), gc, times,
+			gap ? gap : "");
+		finding->next = finding_next(findings, "calls", slow->start_ns,
+					     slow->start_ns + slow->duration_ns);
 		free(gap);
 	}
 	free(rows);
@@ -426,13 +207,13 @@ static void socket_find(struct findings *findings, const struct socket_totals *s
 		finding->lost_ns = finding->max_ns = socket->accept_wait_ns;
 		finding->count = 1;
 		finding->first_ns = socket->opened_ns;
-		finding->text = text_new(findings,
-					 "A connection to %s waited %s before it was accepted: the "
-					 "acceptor %s%sdid not get to it.",
-					 local, UNITS_DURATION(socket->accept_wait_ns), who,
-					 *who ? " " : "");
-		finding->who = text_new(findings, "%s", *who ? who : local);
-		finding->next = next_new(findings, "sockets", 0, 0);
+		finding->text = finding_text(
+			findings,
+			"A connection to %s waited %s before it was accepted: the "
+			"acceptor %s%sdid not get to it.",
+			local, UNITS_DURATION(socket->accept_wait_ns), who, *who ? " " : "");
+		finding->who = finding_text(findings, "%s", *who ? who : local);
+		finding->next = finding_next(findings, "sockets", 0, 0);
 	}
 	if (socket->retransmits) {
 		finding = finding_new(findings, "retransmits");
@@ -441,13 +222,13 @@ static void socket_find(struct findings *findings, const struct socket_totals *s
 		finding->count = socket->retransmits;
 		finding->first_ns = socket->opened_ns;
 		finding->text =
-			text_new(findings,
-				 "%s packets from %s to %s were sent again%s%s: the network "
-				 "lost them, or the other side was slow.",
-				 UNITS_COUNT(socket->retransmits), local, remote,
-				 *who ? ", connection of " : "", who);
-		finding->who = text_new(findings, "%s", *who ? who : remote);
-		finding->next = next_new(findings, "sockets", 0, 0);
+			finding_text(findings,
+				     "%s packets from %s to %s were sent again%s%s: the network "
+				     "lost them, or the other side was slow.",
+				     UNITS_COUNT(socket->retransmits), local, remote,
+				     *who ? ", connection of " : "", who);
+		finding->who = finding_text(findings, "%s", *who ? who : remote);
+		finding->next = finding_next(findings, "sockets", 0, 0);
 	}
 }
 
@@ -497,12 +278,12 @@ static void loss_find(struct findings *findings)
 	finding->count = all.count;
 	finding->first_ns = all.from_ns;
 	finding->text =
-		text_new(findings,
-			 "%s events were lost between %s and %s: what happened then is known "
-			 "in part only, and counts are too low.",
-			 UNITS_COUNT(all.count), MOMENT_TIME(report->trace, all.from_ns),
-			 MOMENT_TIME(report->trace, all.to_ns));
-	finding->next = next_new(findings, "loss", 0, 0);
+		finding_text(findings,
+			     "%s events were lost between %s and %s: what happened then is known "
+			     "in part only, and counts are too low.",
+			     UNITS_COUNT(all.count), MOMENT_TIME(report->trace, all.from_ns),
+			     MOMENT_TIME(report->trace, all.to_ns));
+	finding->next = finding_next(findings, "loss", 0, 0);
 }
 
 static int finding_compare(const void *a, const void *b)
@@ -522,7 +303,7 @@ void findings_find(struct findings *findings)
 {
 	bool gc_known = gcs_find(findings) > 0;
 
-	stalls_find(findings, gc_known);
+	findings_stalls(findings, gc_known);
 	mailboxes_find(findings);
 	calls_find(findings);
 	sockets_find(findings);

@@ -167,7 +167,7 @@ static void on_message(void *context, const struct message *message)
 	if (!error && message->sent_ns && message->ran_ns >= message->sent_ns)
 		error = quantile_add(&pair->to_run, message->ran_ns - message->sent_ns);
 	section_failed(report, error);
-	if (message->to && !message->noproc)
+	if (message->to && !message->noproc && !trace_process_own(report->trace, message->to))
 		receiver_add(messages, message, last_ns);
 }
 

@@ -64,6 +64,14 @@ void page_print(FILE *out, size_t first, size_t rest, const char *format, ...)
 	va_end(arguments);
 }
 
+void page_command(FILE *out, size_t indent, const char *command)
+{
+	char *clean = sanitize_new(command, strlen(command), 0);
+
+	fprintf(out, "%*s%s\n", (int)indent, "", clean ? clean : "");
+	free(clean);
+}
+
 void page_title(FILE *out, const char *format, ...)
 {
 	va_list arguments;

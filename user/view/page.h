@@ -14,6 +14,8 @@
  */
 void page_print(FILE *out, size_t first, size_t rest, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+/* A command to be copied: on one line, however long it is. */
+void page_command(FILE *out, size_t indent, const char *command);
 /* A title, with an empty line before it. */
 void page_title(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "page.h"
 #include "table.h"
@@ -243,12 +244,16 @@ static int rows_print(struct report *report, struct process_row **rows, size_t c
 	for (size_t i = 0; i < count && i < section_limit(report); i++) {
 		const struct process_row *row = rows[i];
 		const char *initial = row_initial(report, row);
+		const char *name = trace_process_name(report->trace, row->process, row->last_ns);
 		const uint64_t times[] = {row->running_ns,
 					  report->whole ? row->totals.runnable_ns : 0,
 					  report->whole ? row->totals.waiting_ns : 0, row->gc_ns};
 		const uint64_t counts[] = {row->calls, row->sends, row->receives};
 
-		table_cell(table, "%s", SECTION_NAME(report, row->process, row->last_ns));
+		if (name && initial && !strcmp(name, initial))
+			table_cell(table, "%s", trace_process_text(report->trace, row->process));
+		else
+			table_cell(table, "%s", SECTION_NAME(report, row->process, row->last_ns));
 		table_cell(table, "%s", initial ? initial : "");
 		for (size_t k = 0; k < sizeof(times) / sizeof(times[0]); k++)
 			table_cell(table, "%s", times[k] ? UNITS_DURATION(times[k]) : "");

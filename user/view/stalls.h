@@ -18,8 +18,9 @@ struct stall_burst {
 
 struct stall_group {
 	enum stall_cause cause;
+	uint32_t own; /* preempted: by a thread of the VM itself */
 	char by[STALL_BY]; /* the culprit: a task, a system call, a process; "" unknown */
-	int32_t by_tid; /* of the first stall */
+	int32_t by_tgid; /* preempted: the task's process, of the first stall */
 	uint64_t process; /* whose work the longest one held up */
 	uint32_t mfa;
 	struct quantile durations;
@@ -27,6 +28,7 @@ struct stall_group {
 	struct stall_burst *bursts;
 	size_t burst_count, burst_room;
 	uint64_t burst_more; /* stalls in bursts for which there was no room */
+	bool by_many; /* by several processes of that name */
 	bool certain;
 	UT_hash_handle hh;
 };
@@ -38,6 +40,6 @@ char *stalls_thread(char buffer[static 64], uint32_t role, uint32_t number, int3
 /* "normal", "dirty_cpu", "dirty_io", "other" */
 const char *stalls_role(uint32_t role);
 /* "preempted by hog", "stopped (SIGSTOP)": a cause with its culprit, for people. */
-void stalls_cause(char *buffer, size_t size, enum stall_cause cause, const char *by);
+void stalls_cause(char *buffer, size_t size, enum stall_cause cause, bool own, const char *by);
 
 #endif

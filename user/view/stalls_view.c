@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stalls_view.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "moment.h"
+#include "page.h"
+#include "syscalls.h"
+#include "table.h"
+#include "units.h"
+
+const char *stalls_role(uint32_t role)
+{
+	static const char *const names[] = {"other", "normal", "dirty_cpu", "dirty_io"};
+
+	return role < sizeof(names) / sizeof(names[0]) ? names[role] : "other";
+}
+
+char *stalls_thread(char buffer[static 64], uint32_t role, uint32_t number, int32_t tid)
+{
+	static const char *const names[] = {"thread", "scheduler", "dirty CPU", "dirty IO"};
+
+	if (role > RING_ROLE_OTHER && role <= RING_ROLE_DIRTY_IO && number)
+		snprintf(buffer, 64, "%s %u", names[role], number);
+	else
+		snprintf(buffer, 64, "thread %d", tid);
+	return buffer;
+}
+
+void stalls_cause(char *buffer, size_t size, enum stall_cause cause, bool own, const char *by)
+{
+	static const struct {
+		const char *alone, *with;
+	} texts[] = {
+		[STALL_PREEMPTED] = {"preempted", "preempted by %s"},
+		[STALL_THROTTLED] = {"throttled by its cgroup's CPU quota", "throttled by %s"},
+		[STALL_STOPPED] = {"stopped (SIGSTOP)", "stopped by %s"},
+		[STALL_SYSCALL] = {"blocked in a system call", "blocked in %s"},
+		[STALL_LOCK] = {"waited for a lock", "waited for a lock (%s)"},
+		[STALL_BLOCKED] = {"blocked in the kernel (disk, memory)",
+				   "blocked in the kernel in %s"},
+		[STALL_GC] = {"garbage collection", "GC of %s"},
+		[STALL_LONG_RUN] = {"one process without a break", "long run of %s"},
+		[STALL_UNKNOWN] = {"unknown", "unknown (%s)"},
+	};
+
+	if ((size_t)cause >= sizeof(texts) / sizeof(texts[0]))
+		cause = STALL_UNKNOWN;
+	/* the formats are the constants above, each with one %s */
+	if (!by || !*by) {
+		snprintf(buffer, size, "%s", texts[cause].alone);
+	} else {
+		const char *mark = strstr(texts[cause].with, "%s");
+
+		snprintf(buffer, size, "%.*s%s%s%s", (int)(mark - texts[cause].with),
+			 texts[cause].with, own ? "the VM's " : "", by, mark + 2);
+	}
+}
+
+static json_t *group_json(const struct stall_group *group)
+{
+	json_t *bursts = json_array();
+
+	for (size_t i = 0; i < group->burst_count; i++)
+		json_array_append_new(
+			bursts,
+			json_pack("{s:o,s:o,s:o,s:o}", "start_ns",
+				  section_json_number(group->bursts[i].start_ns), "duration_ns",
+				  section_json_number(group->bursts[i].end_ns -
+						      group->bursts[i].start_ns),
+				  "stalls", section_json_number(group->bursts[i].stalls), "threads",
+				  section_json_number(group->bursts[i].threads)));
+	return json_pack(
+		"{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:o}", "cause", stall_cause_name(group->cause),
+		"by", section_json_text(*group->by ? group->by : NULL), "count",
+		section_json_number(group->durations.count), "total_ns",
+		section_json_number(group->durations.sum), "p50_ns",
+		section_json_number(quantile_at(&group->durations, 500)), "max_ns",
+		section_json_number(group->durations.max), "first_ns",
+		section_json_number(group->first_ns), "certain", group->certain, "bursts", bursts);
+}
+
+static json_t *detail_json(struct stalls *stalls, const struct stall *stall)
+{
+	json_t *detail = json_object();
+	char by[STALL_BY];
+
+	stall_by(stalls, stall, by);
+	if (*by)
+		json_object_set_new(detail, "by", section_json_text(by));
+	if (stall->cause == STALL_PREEMPTED) {
+		json_object_set_new(detail, "by_tid", json_integer(stall->by_tid));
+		json_object_set_new(detail, "by_tgid", json_integer(stall->by_tgid));
+	}
+	if (stall->syscall >= 0) {
+		const char *name = syscall_name(stall->syscall);
+
+		json_object_set_new(detail, "syscall", section_json_text(name));
+		json_object_set_new(detail, "number", json_integer(stall->syscall));
+		json_object_set_new(detail, "argument", section_json_number(stall->syscall_arg));
+	}
+	return detail;
+}
+
+static json_t *stall_json(struct stalls *stalls, const struct stall *stall)
+{
+	struct report *report = stalls->report;
+	const char *name = trace_process_name(report->trace, stall->process, stall->start_ns);
+	struct gap gap = gaps_over(&report->gaps, stall->start_ns, stall->end_ns);
+	json_t *object;
+
+	object = json_pack("{s:o,s:o,s:{s:i,s:s,s:o},s:o,s:o,s:o,s:s,s:o}", "start_ns",
+			   section_json_number(stall->start_ns), "duration_ns",
+			   section_json_number(stall_ns(stall)), "thread", "tid", stall->tid,
+			   "role", stalls_role(stall->role), "number",
+			   stall->number ? section_json_number(stall->number) : json_null(),
+			   "process", section_json_process(report, stall->process), "name",
+			   section_json_text(stall->process ? name : NULL), "mfa",
+			   section_json_mfa(report, stall->mfa), "cause",
+			   stall_cause_name(stall->cause), "detail", detail_json(stalls, stall));
+	/* one cause a stall so far: its part is the whole */
+	json_object_set_new(object, "parts",
+			    json_pack("[{s:s,s:o}]", "cause", stall_cause_name(stall->cause),
+				      "duration_ns", section_json_number(stall_ns(stall))));
+	json_object_set_new(object, "evidence", section_json_text(stall->evidence));
+	json_object_set_new(object, "certain", json_boolean(stall->certain && !gap.count));
+	return object;
+}
+
+json_t *stalls_json(void *state)
+{
+	struct stalls *stalls = state;
+	json_t *groups = json_array(), *list = json_array(), *unseen;
+	struct stall_group **sorted;
+	size_t count = stalls_groups(stalls, &sorted);
+
+	for (size_t i = 0; i < count && i < section_limit(stalls->report); i++)
+		json_array_append_new(groups, group_json(sorted[i]));
+	free(sorted);
+	stalls_sort(stalls);
+	for (size_t i = 0; i < stalls->count; i++)
+		json_array_append_new(list, stall_json(stalls, &stalls->longest[i]));
+	unseen = json_pack("[s]", "deaf intervals: this version does not look for them");
+	return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "groups", groups, "stalls", list,
+			 "stalls_left_out", section_json_number(stalls->all - stalls->count),
+			 "deaf", json_array(), "not_looked_at", unseen, "min_ns",
+			 section_json_number(stalls->report->options->min_ns));
+}
+
+static int groups_print(struct stalls *stalls, FILE *out)
+{
+	static const struct table_column columns[] = {
+		{"CAUSE", TABLE_FLEX},	    {"COUNT", TABLE_RIGHT},
+		{"BURSTS", TABLE_RIGHT},    {"TOTAL", TABLE_RIGHT},
+		{"MEDIAN", TABLE_RIGHT},    {"LONGEST", TABLE_RIGHT},
+		{"LONGEST AT", TABLE_LEFT}, {NULL, 0}};
+	struct report *report = stalls->report;
+	struct table *table = table_new(columns);
+	struct stall_group **groups;
+	size_t count, limit = section_limit(report);
+	int error = table ? 0 : -ENOMEM;
+
+	count = stalls_groups(stalls, &groups);
+	for (size_t i = 0; table && i < count && i < limit; i++) {
+		const struct stall_group *group = groups[i];
+		char cause[160];
+
+		stalls_cause(cause, sizeof(cause), group->cause, group->own, group->by);
+		table_cell(table, "%s%s", cause, group->certain ? "" : " (likely)");
+		table_cell(table, "%s", UNITS_COUNT(group->durations.count));
+		table_cell(table, "%s", UNITS_COUNT(group->burst_count + group->burst_more));
+		table_cell(table, "%s", UNITS_DURATION(group->durations.sum));
+		table_cell(table, "%s", UNITS_DURATION(quantile_at(&group->durations, 500)));
+		table_cell(table, "%s", UNITS_DURATION(group->durations.max));
+		table_cell(table, "%s", MOMENT_TIME(report->trace, group->longest_ns));
+	}
+	if (!error)
+		error = table_print(table, out, 2);
+	section_left_out(out, limit, count, "groups");
+	free(groups);
+	table_free(table);
+	return error;
+}
+
+static int longest_print(struct stalls *stalls, FILE *out)
+{
+	static const struct table_column columns[] = {
+		{"START", TABLE_LEFT}, {"DURATION", TABLE_RIGHT},	  {"THREAD", TABLE_LEFT},
+		{"CAUSE", TABLE_FLEX}, {"WHOSE WORK WAITED", TABLE_FLEX}, {NULL, 0}};
+	struct report *report = stalls->report;
+	struct table *table = table_new(columns);
+	int error = table ? 0 : -ENOMEM;
+
+	stalls_sort(stalls);
+	for (size_t i = 0; table && i < stalls->count; i++) {
+		const struct stall *stall = &stalls->longest[i];
+		char by[STALL_BY], cause[160], thread[64];
+		const char *mfa = section_mfa(report, stall->mfa);
+
+		stall_by(stalls, stall, by);
+		stalls_cause(cause, sizeof(cause), stall->cause, stall_own(stalls, stall), by);
+		table_cell(table, "%s", MOMENT_TIME(report->trace, stall->start_ns));
+		table_cell(table, "%s%s",
+			   gaps_over(&report->gaps, stall->start_ns, stall->end_ns).count ? "~"
+											  : "",
+			   UNITS_DURATION(stall_ns(stall)));
+		table_cell(table, "%s",
+			   stalls_thread(thread, stall->role, stall->number, stall->tid));
+		table_cell(table, "%s%s", cause, stall->certain ? "" : " (likely)");
+		table_cell(table, "%s%s%s", SECTION_NAME(report, stall->process, stall->start_ns),
+			   *mfa ? " in " : "", mfa);
+	}
+	if (!error)
+		error = table_print(table, out, 2);
+	section_left_out(out, stalls->count, stalls->all, "stalls");
+	table_free(table);
+	return error;
+}
+
+int stalls_text(void *state, FILE *out)
+{
+	struct stalls *stalls = state;
+	struct report *report = stalls->report;
+	int error;
+
+	if (!stalls->all) {
+		fputc('\n', out);
+		if (report->coverage.looks[LOOK_SCHED].on)
+			page_print(out, 0, 2,
+				   "No scheduler thread that had work was kept from it for %s or "
+				   "longer. Shorter ones: --min 100us",
+				   UNITS_DURATION(report->options->min_ns));
+		else
+			section_nothing(report, out, LOOK_SCHED);
+		return 0;
+	}
+	page_title(out,
+		   "Stalls: a scheduler thread had work and did not get on with it (%s or longer). "
+		   "TOTAL adds up the threads.",
+		   UNITS_DURATION(report->options->min_ns));
+	error = groups_print(stalls, out);
+	if (error)
+		return error;
+	page_title(out, "Longest stalls%s",
+		   report->gaps.count ? " (~: over a gap in the recording)" : "");
+	return longest_print(stalls, out);
+}

@@ -150,6 +150,19 @@ balanced() {
 	done
 }
 
+@test "an export of a garbled recording is whole in itself: slices nest, arrows have two ends" {
+	for seed in {1..25}; do
+		for name in trace odd; do
+			rm -f "$BATS_TEST_TMPDIR"/garbled.*
+			"$BUILD/tests/garble" "$BATS_FILE_TMPDIR/$name.bwt" \
+				"$BATS_TEST_TMPDIR/garbled.bwt" "$seed"
+			"$BUILD/beamweave" export "$BATS_TEST_TMPDIR/garbled.bwt" --to perfetto \
+				-o "$BATS_TEST_TMPDIR/garbled.pftrace" 2> /dev/null
+			python3 "$HERE/check.py" "$BATS_TEST_TMPDIR/garbled.pftrace"
+		done
+	done
+}
+
 @test "an export of 600,000 calls streams: its memory is that of a small one" {
 	local small large
 	"$BUILD/tests/make_odd" "$BATS_TEST_TMPDIR/large.bwt" 600000

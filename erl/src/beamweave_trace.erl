@@ -12,6 +12,9 @@
 -export([exempt/1]).
 -export_type([patterns/0]).
 
+%% The type that OTP gives trace_info/2 knows of no tracer modules.
+-dialyzer({no_match, [on/3, off/2, default_off/2, tracer_text/1]}).
+
 -define(DICT_OWN, 6).
 
 -type session() :: beamweave_tracer:session().

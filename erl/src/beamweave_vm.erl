@@ -7,6 +7,9 @@
 -export([learn/0, pid_bits/0, publish_schedulers/1, release/0]).
 -export([nest/1, tail/1]).
 
+%% {scheduler, N} is no documented option of spawn_opt.
+-dialyzer({nowarn_function, [publish_schedulers/1, visit/2]}).
+
 %% A pid's bits that stand for nothing that is printed.
 -define(NO_BIT, 16#ff).
 

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# A VM without distribution, t, in which tests/tracer records itself. After lib/vm.bash.
+
+BUILD=${BUILD:-$VM_ROOT/build}
+export BUILD
+
+tracer_setup()
+{
+	local file
+	vm_setup
+	export VM_EPMD_PID
+	for file in "$VM_ROOT"/tests/tracer/*.erl; do
+		vm_erlc t "$file"
+	done
+	vm_start_plain t +S 2:2 -pa "$BUILD/ebin" -pa "$VM_DIR/ebin" -pa "$BUILD/tests/ebin"
+	vm_rpc t 'tracer_test:setup()'
+}
+
+tracer_teardown()
+{
+	rm -f "/dev/shm/bwtest-$(vm_pid t)-"*
+	vm_teardown
+}

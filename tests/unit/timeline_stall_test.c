@@ -93,6 +93,36 @@ static void a_scheduler_off_the_cpu_has_a_cause(void **unused)
 	feed_free(feed);
 }
 
+static void a_kernel_thread_that_came_first_is_not_blamed(void **unused)
+{
+	struct feed *feed = feed_new(5 * MS);
+	struct probe_switch record = {
+		.prev_tid = 101,
+		.next_tid = 15,
+		.next_tgid = 15,
+		.flags = PROBE_PREV_TARGET | PROBE_PROCESS_KNOWN,
+		.process = PID(1),
+		.prev_comm = "1_scheduler",
+		.next_comm = "rcu_preempt",
+	};
+
+	(void)unused;
+	come(feed, 1 * MS, 101);
+	feed_kernel(feed, 10 * MS, PROBE_SWITCH, 0, &record);
+	come(feed, 20 * MS, 101); /* after task7 */
+	strcpy(record.next_comm, "first");
+	feed_kernel(feed, 30 * MS, PROBE_SWITCH, 0, &record);
+	come(feed, 40 * MS, 101);
+	timeline_finish(feed->timeline);
+	assert_int_equal(feed->stall_count, 2);
+	assert_int_equal(feed->stalls[0].by_tid, 7);
+	assert_string_equal(feed->stalls[0].by_comm, "task7");
+	assert_false(feed->stalls[0].certain);
+	assert_string_equal(feed->stalls[1].by_comm, "first");
+	assert_false(feed->stalls[1].certain);
+	feed_free(feed);
+}
+
 static void a_hog_that_takes_short_turns_makes_a_burst(void **unused)
 {
 	struct feed *feed = feed_new(10 * MS);
@@ -261,6 +291,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_scheduler_off_the_cpu_has_a_cause),
+		cmocka_unit_test(a_kernel_thread_that_came_first_is_not_blamed),
 		cmocka_unit_test(a_hog_that_takes_short_turns_makes_a_burst),
 		cmocka_unit_test(a_sleep_of_which_nothing_is_known_is_no_stall),
 		cmocka_unit_test(one_process_may_keep_a_scheduler_too_long),

@@ -59,6 +59,39 @@ static bool syscall_waits(int32_t number)
 	}
 }
 
+/* Kernel threads come on often, but for microseconds; nothing but their names tells them. */
+static bool task_is_brief(const char comm[16])
+{
+	static const char *const names[] = {"rcu_",	 "kworker/", "ksoftirqd/", "migration/",
+					    "kcompactd", "irq/",     "cpuhp/",	   "kdamond"};
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(comm, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+/*
+ * Which task kept it off: the one that came on, or, after a kernel thread, the one that was on when it came
+ * back. Tasks in between have no records: only where both are the same is it certain.
+ */
+static void stall_culprit(const struct thread_interval *interval, struct stall *stall)
+{
+	bool last = interval->last_tid && task_is_brief(interval->by_comm) &&
+		    !task_is_brief(interval->last_comm);
+
+	stall->by_tid = last ? interval->last_tid : interval->by_tid;
+	stall->by_tgid = last ? interval->last_tgid : interval->by_tgid;
+	memcpy(stall->by_comm, last ? interval->last_comm : interval->by_comm,
+	       sizeof(stall->by_comm));
+	if (interval->preempted && interval->last_tid && interval->last_tid != interval->by_tid) {
+		stall->certain = false;
+		stall->evidence =
+			"taken off the CPU while it could run; more than one task came on";
+	}
+}
+
 /* Cause and evidence of a time off the CPU. False: the thread had nothing to do. */
 static bool stall_classify(const struct thread *thread, const struct thread_interval *interval,
 			   struct stall *stall)
@@ -187,8 +220,6 @@ int stall_thread(struct stalls *stalls, const struct thread *thread,
 		.end_ns = interval->end_ns,
 		.process = interval->process_known ? interval->process : 0,
 		.mfa = RING_NO_INDEX,
-		.by_tid = interval->by_tid,
-		.by_tgid = interval->by_tgid,
 		.syscall = interval->syscall,
 		.syscall_arg = interval->syscall_arg,
 	};
@@ -200,7 +231,8 @@ int stall_thread(struct stalls *stalls, const struct thread *thread,
 	/* short and doubtful: most likely a scheduler that spins while it looks for work */
 	if (!stall.certain && duration_ns < stalls->min_ns)
 		return 0;
-	memcpy(stall.by_comm, interval->by_comm, sizeof(stall.by_comm));
+	if (stall.cause == STALL_PREEMPTED)
+		stall_culprit(interval, &stall);
 	return stall_take(stalls, &stall);
 }
 

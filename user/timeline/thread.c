@@ -4,25 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 #include "role.h"
-
-/* The kernel's task states in probe_switch.prev_state (include/linux/sched.h). */
-#define TASK_SLEEPING  0x01
-#define TASK_STOPPED   0x04
-#define TASK_TRACED    0x08
-#define TASK_DEAD      0x10
-#define TASK_ZOMBIE    0x20
-#define TASK_IDLE      0x80
-#define TASK_PREEMPTED 0x100
-#define TASK_REPORT    0xff
-
-/*
- * How long before a switch-out its own waking may have been traced: between the two the sleeper runs
- * a stretch of __schedule() with interrupts off, which a hypervisor may stretch.
- */
-#define WAKING_RACE_NS 100000
+#include "thread_state.h"
 
 #define LOST_CPUS_MAX 4096
 
@@ -48,7 +32,7 @@ void threads_free(struct threads *threads)
 	map_free(&threads->map);
 }
 
-static uint64_t threads_clamp(const struct threads *threads, uint64_t ts_ns)
+uint64_t threads_clamp(const struct threads *threads, uint64_t ts_ns)
 {
 	if (ts_ns < threads->start_ns)
 		return threads->start_ns;
@@ -127,8 +111,7 @@ static void thread_work(struct thread *thread, uint64_t ts_ns)
 	thread->worked_ns = ts_ns;
 }
 
-/* Close the current interval at `ts_ns`; what began it stays in `now`. */
-static void thread_cut(struct threads *threads, struct thread *thread, uint64_t ts_ns)
+void thread_cut(struct threads *threads, struct thread *thread, uint64_t ts_ns)
 {
 	struct thread_interval *now = &thread->now;
 
@@ -144,9 +127,12 @@ static void thread_cut(struct threads *threads, struct thread *thread, uint64_t 
 	now->start_ns = ts_ns;
 	now->waker_tid = 0;
 	memset(now->waker_comm, 0, sizeof(now->waker_comm));
+	now->last_tid = 0;
+	now->last_tgid = 0;
+	memset(now->last_comm, 0, sizeof(now->last_comm));
 }
 
-static void thread_forget(struct thread_interval *now)
+void thread_forget(struct thread_interval *now)
 {
 	now->preempted = false;
 	now->throttled = false;
@@ -165,9 +151,8 @@ static uint64_t threads_lost_until(const struct threads *threads, int32_t cpu)
 	return cpu >= 0 && (size_t)cpu < threads->lost_cpus ? threads->lost_until_ns[cpu] : 0;
 }
 
-/* An event says that the thread was in `was` up to now: so it was since the end of the loss. */
-static void thread_recover(struct threads *threads, struct thread *thread, uint64_t ts_ns,
-			   enum thread_state was, int32_t cpu)
+void thread_recover(struct threads *threads, struct thread *thread, uint64_t ts_ns,
+		    enum thread_state was, int32_t cpu)
 {
 	uint64_t until_ns = threads_clamp(threads, threads->lost_until_max_ns);
 
@@ -181,8 +166,8 @@ static void thread_recover(struct threads *threads, struct thread *thread, uint6
 	thread->lost = false;
 }
 
-static void thread_enter(struct threads *threads, struct thread *thread, uint64_t ts_ns,
-			 enum thread_state state, int32_t cpu)
+void thread_enter(struct threads *threads, struct thread *thread, uint64_t ts_ns,
+		  enum thread_state state, int32_t cpu)
 {
 	thread_cut(threads, thread, ts_ns);
 	thread->now.cpu = cpu;
@@ -197,203 +182,11 @@ static void thread_enter(struct threads *threads, struct thread *thread, uint64_
 	thread->now.state = state;
 }
 
-static enum thread_state thread_state_of(uint32_t prev_state)
-{
-	if (prev_state & TASK_PREEMPTED || !(prev_state & TASK_REPORT))
-		return THREAD_RUNNABLE;
-	if (prev_state & (TASK_STOPPED | TASK_TRACED))
-		return THREAD_STOPPED;
-	if (prev_state & (TASK_SLEEPING | TASK_IDLE))
-		return THREAD_SLEEPING;
-	return THREAD_BLOCKED;
-}
-
-static void thread_gone(struct threads *threads, struct thread *thread, uint64_t ts_ns)
+void thread_gone(struct threads *threads, struct thread *thread, uint64_t ts_ns)
 {
 	thread_cut(threads, thread, ts_ns);
 	thread->totals.exited = true;
 	map_remove(&threads->map, (uint32_t)thread->totals.tid);
-}
-
-/* Its coming has no record, but the kernel tells how long it has run. */
-static void thread_came(struct threads *threads, struct thread *thread, const struct event *event,
-			uint64_t ts_ns)
-{
-	uint64_t ran_ns = event->sched_switch->ran_ns, came_ns;
-
-	if (thread->now.state == THREAD_RUNNING || !ran_ns)
-		return;
-	came_ns = threads_clamp(threads, ran_ns < event->ts_ns ? event->ts_ns - ran_ns : 0);
-	thread_cut(threads, thread, came_ns < ts_ns ? came_ns : ts_ns);
-	thread_forget(&thread->now);
-	thread->now.state = THREAD_RUNNING;
-	thread->now.cpu = event->cpu;
-	thread->lost = false;
-}
-
-static int thread_leave(struct threads *threads, const struct event *event, uint64_t ts_ns)
-{
-	const struct probe_switch *record = event->sched_switch;
-	struct thread *thread = threads_get(threads, record->prev_tid, threads->start_ns);
-	enum thread_state state = thread_state_of(record->prev_state);
-	struct thread_interval *now;
-
-	if (!thread)
-		return -ENOMEM;
-	now = &thread->now;
-	threads_name(thread, record->prev_comm);
-	thread_came(threads, thread, event, ts_ns);
-	thread_recover(threads, thread, ts_ns, THREAD_RUNNING, event->cpu);
-	thread->totals.switches++;
-	if (thread->exiting || record->prev_state & (TASK_DEAD | TASK_ZOMBIE)) {
-		thread_gone(threads, thread, ts_ns);
-		return 0;
-	}
-	thread_enter(threads, thread, ts_ns, state, event->cpu);
-	thread_forget(now);
-	if (record->flags & PROBE_SYSCALL_KNOWN) {
-		now->syscall = record->syscall;
-		now->syscall_arg = record->syscall_arg;
-	}
-	/* a thread that yields was not taken off: it had nothing better to do */
-	now->preempted = state == THREAD_RUNNABLE && now->syscall != SYS_sched_yield;
-	now->throttle_known = record->flags & PROBE_THROTTLE_KNOWN;
-	now->throttled = now->throttle_known && now->preempted && record->flags & PROBE_THROTTLED;
-	if (now->preempted && !now->throttled)
-		thread->totals.preemptions++;
-	now->by_tid = record->next_tid;
-	now->by_tgid = record->next_tgid;
-	if (record->next_tid)
-		memcpy(now->by_comm, record->next_comm, sizeof(now->by_comm));
-	if (record->flags & PROBE_PROCESS_KNOWN) {
-		now->process_known = true;
-		now->process = record->process;
-	} else if (thread->vm_process) {
-		now->process_known = true;
-		now->process = thread->vm_process;
-	}
-	return 0;
-}
-
-static int thread_come(struct threads *threads, const struct event *event, uint64_t ts_ns)
-{
-	const struct probe_switch *record = event->sched_switch;
-	struct thread *thread = threads_get(threads, record->next_tid, threads->start_ns);
-	struct thread_interval *now;
-
-	if (!thread)
-		return -ENOMEM;
-	now = &thread->now;
-	threads_name(thread, record->next_comm);
-	thread_recover(threads, thread, ts_ns, THREAD_RUNNABLE, event->cpu);
-	if (now->state == THREAD_SLEEPING && thread->waking_ns &&
-	    now->start_ns - thread->waking_ns < WAKING_RACE_NS)
-		now->state = THREAD_RUNNABLE;
-	thread->waking_ns = 0;
-	/* A woken thread waited for the CPU of the one that now leaves it. */
-	if (now->state == THREAD_RUNNABLE && !now->preempted && record->prev_tid &&
-	    record->prev_tid != record->next_tid) {
-		now->by_tid = record->prev_tid;
-		now->by_tgid = record->prev_tgid;
-		memcpy(now->by_comm, record->prev_comm, sizeof(now->by_comm));
-	}
-	thread_enter(threads, thread, ts_ns, THREAD_RUNNING, event->cpu);
-	thread_forget(now);
-	return 0;
-}
-
-int threads_switch(struct threads *threads, const struct event *event)
-{
-	const struct probe_switch *record = event->sched_switch;
-	uint64_t ts_ns = threads_clamp(threads, event->ts_ns);
-	int err = 0;
-
-	if (record->flags & PROBE_PREV_TARGET && record->prev_tid)
-		err = thread_leave(threads, event, ts_ns);
-	if (!err && record->flags & PROBE_NEXT_TARGET && record->next_tid)
-		err = thread_come(threads, event, ts_ns);
-	return err;
-}
-
-int threads_waking(struct threads *threads, const struct event *event)
-{
-	const struct probe_waking *record = event->waking;
-	uint64_t ts_ns = threads_clamp(threads, event->ts_ns);
-	struct thread *thread = threads_get(threads, record->tid, threads->start_ns);
-	struct thread_interval *now;
-
-	if (!thread)
-		return -ENOMEM;
-	now = &thread->now;
-	threads_name(thread, record->comm);
-	thread_recover(threads, thread, ts_ns, THREAD_SLEEPING, -1);
-	switch (now->state) {
-	case THREAD_RUNNING:
-		thread->waking_ns = ts_ns;
-		return 0;
-	case THREAD_RUNNABLE:
-		return 0;
-	default:
-		break;
-	}
-	now->waker_tid = record->waker_tid;
-	memcpy(now->waker_comm, record->waker_comm, sizeof(now->waker_comm));
-	thread->waking_ns = 0;
-	thread_enter(threads, thread, ts_ns, THREAD_RUNNABLE, now->cpu);
-	/* who came on when it went to sleep is not who keeps it waiting now */
-	now->preempted = false;
-	now->by_tid = 0;
-	now->by_tgid = 0;
-	memset(now->by_comm, 0, sizeof(now->by_comm));
-	return 0;
-}
-
-int threads_migrate(struct threads *threads, const struct event *event)
-{
-	struct thread *thread = map_get(&threads->map, (uint32_t)event->migrate->tid);
-
-	if (thread)
-		thread->totals.migrations++;
-	return 0;
-}
-
-int threads_fork(struct threads *threads, const struct event *event)
-{
-	const struct probe_task *record = event->task;
-	uint64_t ts_ns = threads_clamp(threads, event->ts_ns);
-	struct thread *thread = map_get(&threads->map, (uint32_t)record->tid);
-
-	/* A number that is given out again: the old thread's exit was lost. */
-	if (thread && thread->known)
-		thread_gone(threads, thread, ts_ns);
-	thread = threads_get(threads, record->tid, ts_ns);
-	if (!thread)
-		return -ENOMEM;
-	/* One that is in a list of threads, but had no event: it was made now. */
-	thread->now.start_ns = ts_ns;
-	threads_name(thread, record->comm);
-	thread->known = true;
-	thread_enter(threads, thread, ts_ns, THREAD_RUNNABLE, event->cpu);
-	return 0;
-}
-
-int threads_exit(struct threads *threads, const struct event *event)
-{
-	struct thread *thread = map_get(&threads->map, (uint32_t)event->task->tid);
-
-	/* It runs on until its last switch. */
-	if (thread)
-		thread->exiting = true;
-	return 0;
-}
-
-int threads_exec(struct threads *threads, const struct event *event)
-{
-	struct thread *thread = map_get(&threads->map, (uint32_t)event->task->tid);
-
-	if (thread)
-		threads_name(thread, event->task->comm);
-	return 0;
 }
 
 int threads_loss(struct threads *threads, const struct loss *loss)

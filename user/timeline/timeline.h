@@ -40,6 +40,9 @@ struct thread_interval {
 	/* sleeping, blocked -> runnable: who woke it */
 	int32_t waker_tid;
 	char waker_comm[16];
+	/* runnable -> running on the same CPU: the task that left it then; 0: idle, unknown */
+	int32_t last_tid, last_tgid;
+	char last_comm[16];
 };
 
 /* One stretch of a process (or port) on a scheduler, from in to out. */

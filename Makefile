@@ -126,9 +126,9 @@ $(BUILD)/bpf/%.skel.h: $(BUILD)/bpf/%.bpf.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
 
-vmlinux: ## a whole vmlinux.h of the running kernel, for reference
+vmlinux: # a whole vmlinux.h of the running kernel, for reference
 	@mkdir -p $(BUILD)
-	$(BPFTOOL) btf dump file /sys/kernel/btf/vmlinux format c > $(BUILD)/vmlinux-whole.h
+	$(BPFTOOL) btf dump file /sys/kernel/btf/vmlinux format c > $(BUILD)/vmlinux.full.h
 
 # ---- the program -------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(LIB_OBJ)
 # The ring under stress: plain and with sanitizers.
 STRESS_SRC := $(wildcard tests/ring/*.c) $(RING_SRC)
 STRESS := $(addprefix $(BUILD)/tests/,ring_stress ring_stress_tsan ring_stress_asan)
-$(BUILD)/tests/ring_stress_tsan: SANITIZE := -fsanitize=thread
+$(BUILD)/tests/ring_stress_tsan: SANITIZE := -fsanitize=thread -Wno-tsan
 $(BUILD)/tests/ring_stress_asan: SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 $(STRESS): $(STRESS_SRC) $(wildcard tests/ring/*.h erl/c_src/ring*.h)
 	$(call say,CC,$@)

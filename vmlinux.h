@@ -4,7 +4,7 @@
 
 /*
  * The kernel types that the probes read, with only the fields that they read: libbpf relocates each
- * access to the running kernel. `make build/vmlinux.full.h` writes the whole of the running kernel's
+ * access to the running kernel. `make vmlinux` writes the whole of the running kernel's
  * types for reference. A name with ___suffix is another kernel's shape of the type before it.
  */
 

@@ -87,22 +87,36 @@ int start_look(struct door *door, struct start_info *info, struct fault *fault)
 	return error;
 }
 
+static bool decode_started(const ei_x_buff *reply, int *index)
+{
+	char status[MAXATOMLEN_UTF8];
+	int type, size;
+
+	if (ei_get_type(reply->buff, index, &type, &size) || type != ERL_ATOM_EXT) {
+		ei_skip_term(reply->buff, index);
+		return false;
+	}
+	return !ei_decode_atom_as(reply->buff, index, status, sizeof(status), ERLANG_UTF8, NULL,
+				  NULL) &&
+	       !strcmp(status, "started");
+}
+
 int start_booted(struct door *door, struct fault *fault)
 {
-	char internal[MAXATOMLEN_UTF8];
+	bool internal = false, provided = false;
 	ei_x_buff reply;
 	int error, index, arity;
-	bool booted;
 
 	if (ei_x_new(&reply))
 		return -ENOMEM;
 	error = node_call(door, "init", "get_status", NULL, &reply, &index, fault);
-	booted = !error && !ei_decode_tuple_header(reply.buff, &index, &arity) && arity == 2 &&
-		 !ei_decode_atom_as(reply.buff, &index, internal, sizeof(internal), ERLANG_UTF8,
-				    NULL, NULL) &&
-		 !strcmp(internal, "started");
+	if (!error && !ei_decode_tuple_header(reply.buff, &index, &arity) && arity == 2) {
+		internal = decode_started(&reply, &index);
+		/* The boot script is through; what -eval and -s run may last as long as the VM. */
+		provided = decode_started(&reply, &index);
+	}
 	ei_x_free(&reply);
-	return error ? error : booted;
+	return error ? error : internal || provided;
 }
 
 /* ---- Options of the controller ---- */

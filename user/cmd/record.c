@@ -518,6 +518,8 @@ int cmd_record(int argc, char **argv)
 	free(env.pids);
 	if (error) {
 		record_fault_print(&fault);
+		if (fault.error == -ENOTCONN || fault.error == -EPROTONOSUPPORT)
+			record_manual_print(env.config.pid);
 		return CMD_FAILED;
 	}
 	if (status)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "embedded.h"
+#include "target.h"
 
 #define LIBRARY "beamweave_tracer.so"
 
@@ -107,7 +108,21 @@ static bool code_unpack(struct code *code)
 	return !error && code_at(code, path, library);
 }
 
-void record_manual_print(const struct target *target)
+/* Another root directory than ours: our paths are not its paths. */
+static bool in_container(pid_t pid)
+{
+	struct target target;
+	struct fault fault;
+	bool other;
+
+	if (!pid || target_open(&target, pid, false, &fault))
+		return false;
+	other = target.root_fd >= 0 && !target.same_root;
+	target_close(&target);
+	return other;
+}
+
+void record_manual_print(pid_t pid)
 {
 	struct code code;
 
@@ -123,8 +138,6 @@ void record_manual_print(const struct target *target)
 		"beamweave:start(#{events => [messages, running, gc]}).\n"
 		"  and here, with the path that it returns:\n"
 		"    beamweave record --session PATH\n",
-		target->root_fd >= 0 && !target->same_root
-			? " (in a container: copy both into it before)"
-			: "",
+		in_container(pid) ? " (in a container: copy both into it before)" : "",
 		code.ebin, code.library);
 }

@@ -4,9 +4,9 @@
 
 /* How a VM that cannot be attached is recorded all the same: from its own shell. */
 
-#include "target.h"
+#include <sys/types.h>
 
-/* Print the lines to type there and here, with paths that exist. To standard error. */
-void record_manual_print(const struct target *target);
+/* Print the lines to type there and here, with paths that exist. `pid`: 0 unknown. To stderr. */
+void record_manual_print(pid_t pid);
 
 #endif

@@ -181,7 +181,7 @@ static void view_begun(void *context, const struct recorder *recorder)
 			      recorder->attach_fault.fix);
 		if (recorder->attach_fault.error == -ENOTCONN ||
 		    recorder->attach_fault.error == -EPROTONOSUPPORT)
-			record_manual_print(&recorder->target);
+			record_manual_print(recorder->target.pid);
 	}
 }
 

@@ -129,7 +129,7 @@ one_line() {
 		= "99980000 2 1000100000000 true" ]
 	run -0 "$BEAMWEAVE" report known.bwt
 	text=$(tr -s ' \n' ' ' <<< "$output")
-	[[ "$text" == *"The VM was stopped (SIGSTOP or a debugger) for 50.0 ms at 14:03:05.100000: 2 scheduler threads stood still."* ]]
+	[[ "$text" == *"The VM was stopped (SIGSTOP or a debugger) for 50.0 ms at 14:03:05.100000. 2 scheduler threads were held up."* ]]
 	[[ "$text" == *"'hog' (pid 2000) took the CPU from a scheduler thread that had work, for 30.0 ms at 14:03:05.500000."* ]]
 	[[ "$text" == *"Major GC of <0.102.0>"*": 5.00 ms"* ]]
 	[[ "$text" == *"from 127.0.0.1:40000 to 127.0.0.1:8080"* ]]

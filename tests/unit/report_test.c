@@ -657,10 +657,13 @@ static void what_was_not_looked_at_is_told_with_its_mending(void **state)
 	struct fixture *fixture = *state;
 	char *text = report_text(fixture, "findings", false, 0);
 
-	assert_non_null(strstr(text, "no CAP_BPF. To have it: run as root"));
-	assert_non_null(strstr(text, "beamweave record -p 42 --messages"));
+	assert_non_null(strstr(text, "no CAP_BPF. To have them: run as root"));
 	/* calls were traced: that is no lack */
 	assert_null(strstr(text, "-c MODULE"));
+	free(text);
+	text = report_text(fixture, "findings", true, 0);
+	assert_non_null(strstr(text, "\"beamweave record -p 42 --messages\""));
+	assert_non_null(strstr(text, "\"run as root\""));
 	free(text);
 	text = report_text(fixture, "calls", false, 0);
 	assert_non_null(strstr(text, "function calls were recorded, but there were none"));

@@ -126,6 +126,15 @@ static void text_copy(char *to, size_t size, const char *text)
 	snprintf(to, size, "%s", text ? text : "");
 }
 
+static void not_asked(struct coverage *coverage, enum look look)
+{
+	text_copy(coverage->looks[look].why, sizeof(coverage->looks[look].why),
+		  "they were not asked for");
+	snprintf(coverage->looks[look].fix, sizeof(coverage->looks[look].fix),
+		 "beamweave record %s", coverage->target);
+	coverage->looks[look].option = looks[look].option;
+}
+
 static void kernel_fill(struct coverage *coverage, const struct trace *trace, enum look look)
 {
 	const json_t *missing = meta_at(trace, "kernel.missing");
@@ -146,35 +155,37 @@ static void kernel_fill(struct coverage *coverage, const struct trace *trace, en
 			  json_string_value(json_object_get(item, "fix")));
 		return;
 	}
-	if (!coverage->looks[look].on) {
-		snprintf(coverage->looks[look].why, sizeof(coverage->looks[look].why),
-			 "the kernel probe '%s' was not asked for", probe);
-		snprintf(coverage->looks[look].fix, sizeof(coverage->looks[look].fix),
-			 "beamweave record %s", coverage->target);
-	}
+	if (!coverage->looks[look].on)
+		not_asked(coverage, look);
 }
 
 static void vm_fill(struct coverage *coverage, const struct trace *trace, enum look look)
 {
 	const json_t *attached = meta_at(trace, "vm.attached");
 
-	if (words_have(meta_at(trace, "vm.flags"), looks[look].flag))
+	if (looks[look].flag && words_have(meta_at(trace, "vm.flags"), looks[look].flag))
 		coverage->looks[look].on = true;
 	if (coverage->looks[look].on)
 		return;
+	not_asked(coverage, look);
 	if (json_is_false(attached)) {
-		const char *why = meta_string(trace, "vm.why");
+		const char *why = meta_string(trace, "vm.why"), *fix = meta_string(trace, "vm.fix");
 
 		snprintf(coverage->looks[look].why, sizeof(coverage->looks[look].why),
 			 "the VM was not attached%s%.150s", why ? ": " : "", why ? why : "");
-		text_copy(coverage->looks[look].fix, sizeof(coverage->looks[look].fix),
-			  meta_string(trace, "vm.fix"));
-		return;
+		if (fix && *fix) {
+			text_copy(coverage->looks[look].fix, sizeof(coverage->looks[look].fix),
+				  fix);
+			coverage->looks[look].option = "";
+		}
 	}
-	text_copy(coverage->looks[look].why, sizeof(coverage->looks[look].why),
-		  "they were not asked for");
-	snprintf(coverage->looks[look].fix, sizeof(coverage->looks[look].fix),
-		 "beamweave record %s %s", coverage->target, looks[look].option);
+}
+
+/* May a name stand in a command without quotes? */
+static bool name_plain(const char *name)
+{
+	return *name && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				     "0123456789_-.@") == strlen(name);
 }
 
 void coverage_fill(struct coverage *coverage, const struct trace *trace, const uint64_t *kinds)
@@ -185,16 +196,29 @@ void coverage_fill(struct coverage *coverage, const struct trace *trace, const u
 	*coverage = (struct coverage){0};
 	if (pid > 0)
 		snprintf(coverage->target, sizeof(coverage->target), "-p %lld", (long long)pid);
-	else if (node && strlen(node) < sizeof(coverage->target) - 4)
+	else if (node && name_plain(node) && strlen(node) < sizeof(coverage->target) - 4)
 		snprintf(coverage->target, sizeof(coverage->target), "-n %s", node);
 	else
 		text_copy(coverage->target, sizeof(coverage->target), "-p PID");
 	for (int look = 0; look < LOOKS; look++) {
 		coverage->looks[look].what = looks[look].what;
+		coverage->looks[look].option = "";
 		coverage->looks[look].on = kinds_seen(looks[look].kinds, kinds);
-		if (looks[look].flag)
+		/* which process a thread executes is read with what the tracer finds in the VM */
+		if (looks[look].flag ||
+		    (look == LOOK_PROCESS && json_is_false(meta_at(trace, "vm.attached"))))
 			vm_fill(coverage, trace, (enum look)look);
 		else
 			kernel_fill(coverage, trace, (enum look)look);
 	}
+}
+
+char *coverage_fix(char buffer[static COVERAGE_FIX], const struct coverage *coverage,
+		   enum look look)
+{
+	const char *option = coverage->looks[look].option;
+
+	snprintf(buffer, COVERAGE_FIX, "%s%s%s", coverage->looks[look].fix, *option ? " " : "",
+		 option);
+	return buffer;
 }

@@ -28,12 +28,18 @@ struct coverage {
 		const char *what; /* "function calls": a constant */
 		char why[192];
 		char fix[192]; /* a command, or "" when nothing helps */
+		const char *option; /* to be added to that command; "" none */
 	} looks[LOOKS];
 	char target[64]; /* "-p 1234", "-n NODE": for commands */
 };
 
 /* From META, and from the kinds that were seen: `kinds` counts events by kind. */
 void coverage_fill(struct coverage *coverage, const struct trace *trace, const uint64_t *kinds);
+
+/* The whole command that mends it, with its option; "" when nothing helps. */
+#define COVERAGE_FIX 256
+char *coverage_fix(char buffer[static COVERAGE_FIX], const struct coverage *coverage,
+		   enum look look);
 
 /* An object, string or number of META by path ("vm.node"); NULL when it is not there or of another type. */
 const json_t *meta_at(const struct trace *trace, const char *path);

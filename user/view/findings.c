@@ -80,6 +80,7 @@ static json_t *findings_json(void *state)
 	struct findings_section *section = state;
 	struct report *report = section->findings.report;
 	json_t *list = json_array(), *unseen = json_array();
+	char fix[COVERAGE_FIX];
 
 	findings_draw(section);
 	for (size_t i = 0; i < section->findings.count && i < section_limit(report); i++) {
@@ -100,13 +101,13 @@ static json_t *findings_json(void *state)
 		if (!report->coverage.looks[needed[i]].on)
 			json_array_append_new(
 				unseen,
-				json_pack(
-					"{s:o,s:o,s:o}", "what",
-					section_json_text(report->coverage.looks[needed[i]].what),
-					"why",
-					section_json_text(report->coverage.looks[needed[i]].why),
-					"fix",
-					section_json_text(report->coverage.looks[needed[i]].fix)));
+				json_pack("{s:o,s:o,s:o}", "what",
+					  section_json_text(report->coverage.looks[needed[i]].what),
+					  "why",
+					  section_json_text(report->coverage.looks[needed[i]].why),
+					  "fix",
+					  section_json_text(coverage_fix(fix, &report->coverage,
+									 needed[i]))));
 	return json_pack("{s:o,s:o}", "findings", list, "not_looked_at", unseen);
 }
 
@@ -132,30 +133,37 @@ static void looked_print(const struct report *report, FILE *out)
 /* One line for all that was not looked at for one reason. */
 static void unseen_print(const struct report *report, FILE *out)
 {
+	const struct coverage *coverage = &report->coverage;
 	bool told[LOOKS] = {false}, title = false;
 
 	for (size_t i = 0; i < NEEDED; i++) {
-		const char *why = report->coverage.looks[needed[i]].why;
-		const char *fix = report->coverage.looks[needed[i]].fix;
-		char what[512] = "";
-		size_t used = 0;
+		const char *why = coverage->looks[needed[i]].why;
+		const char *fix = coverage->looks[needed[i]].fix;
+		char what[512] = "", options[256] = "";
+		size_t used = 0, option_used = 0;
 
-		if (report->coverage.looks[needed[i]].on || told[needed[i]])
+		if (coverage->looks[needed[i]].on || told[needed[i]])
 			continue;
 		for (size_t k = i; k < NEEDED && used < sizeof(what); k++) {
-			if (report->coverage.looks[needed[k]].on ||
-			    strcmp(report->coverage.looks[needed[k]].why, why) != 0 ||
-			    strcmp(report->coverage.looks[needed[k]].fix, fix) != 0)
+			const char *option = coverage->looks[needed[k]].option;
+
+			if (coverage->looks[needed[k]].on ||
+			    strcmp(coverage->looks[needed[k]].why, why) != 0 ||
+			    strcmp(coverage->looks[needed[k]].fix, fix) != 0)
 				continue;
 			told[needed[k]] = true;
 			used += (size_t)snprintf(what + used, sizeof(what) - used, "%s%s",
-						 used ? "; " : "",
-						 report->coverage.looks[needed[k]].what);
+						 used ? "; " : "", coverage->looks[needed[k]].what);
+			if (*option && option_used < sizeof(options))
+				option_used += (size_t)snprintf(options + option_used,
+								sizeof(options) - option_used,
+								" %s", option);
 		}
 		if (!title)
 			page_title(out, "Not looked at:");
 		title = true;
-		page_print(out, 2, 6, "- %s: %s.%s%s", what, why, *fix ? " To have it: " : "", fix);
+		page_print(out, 2, 6, "- %s: %s.%s%s%s", what, why, *fix ? " To have them: " : "",
+			   fix, options);
 	}
 }
 

@@ -36,11 +36,13 @@ static char *stall_when(struct findings *findings, const struct stall_group *gro
 			    UNITS_DURATION(group->durations.sum), longest, at);
 }
 
-static char *stall_threads(struct findings *findings, const struct stall_burst *burst)
+/* "A scheduler thread was", "2 scheduler threads were" */
+static void stall_threads(const struct stall_burst *burst, char *text, size_t size)
 {
 	if (burst->threads == 1)
-		return finding_text(findings, "1 scheduler thread stood still");
-	return finding_text(findings, "%u scheduler threads stood still", burst->threads);
+		snprintf(text, size, "A scheduler thread was");
+	else
+		snprintf(text, size, "%u scheduler threads were", burst->threads);
 }
 
 /* "'hog' (pid 2000)": the task that took the CPU. */
@@ -62,7 +64,8 @@ static char *stall_sentence(struct findings *findings, const struct stall_group 
 {
 	switch (group->cause) {
 	case STALL_STOPPED:
-		return finding_text(findings, "The VM was stopped (SIGSTOP or a debugger) %s: %s.",
+		return finding_text(findings,
+				    "The VM was stopped (SIGSTOP or a debugger) %s. %s held up.",
 				    when, threads);
 	case STALL_PREEMPTED:
 		return finding_text(findings,
@@ -74,23 +77,20 @@ static char *stall_sentence(struct findings *findings, const struct stall_group 
 		return finding_text(
 			findings,
 			"The container's CPU quota was used up and the kernel held the VM "
-			"back (throttling) %s: %s.",
+			"back (throttling) %s. %s held up.",
 			when, threads);
 	case STALL_SYSCALL:
-		return finding_text(
-			findings, "A scheduler thread was blocked in the system call %s %s.%s%s%s",
-			*group->by ? group->by : "(unknown)", when,
-			*victim ? " It was running " : "", victim, *victim ? "." : "");
+		return finding_text(findings, "%s blocked in the system call %s %s.%s%s%s", threads,
+				    *group->by ? group->by : "(unknown)", when,
+				    *victim ? " It was running " : "", victim, *victim ? "." : "");
 	case STALL_LOCK:
 		return finding_text(findings,
 				    "Scheduler threads with work waited for a lock in the VM %s.",
 				    when);
 	case STALL_BLOCKED:
-		return finding_text(
-			findings,
-			"A scheduler thread was blocked in the kernel%s%s (page fault, memory "
-			"or disk) %s.",
-			*group->by ? " in " : "", group->by, when);
+		return finding_text(findings,
+				    "%s blocked in the kernel%s%s (page fault, memory or disk) %s.",
+				    threads, *group->by ? " in " : "", group->by, when);
 	case STALL_GC:
 		return finding_text(findings, "Garbage collection of %s held a scheduler %s.",
 				    victim, when);
@@ -109,7 +109,7 @@ static char *stall_sentence(struct findings *findings, const struct stall_group 
 static void stall_find(struct findings *findings, const struct stall_group *group)
 {
 	const struct stall_burst *burst = burst_longest(group);
-	char victim[SECTION_WHO], who[STALL_BY + 64], *when, *threads, *gap, *sentence;
+	char victim[SECTION_WHO], who[STALL_BY + 64], threads[64], *when, *gap, *sentence;
 	struct finding *finding;
 
 	if (!burst)
@@ -124,16 +124,15 @@ static void stall_find(struct findings *findings, const struct stall_group *grou
 	finding->certain = group->certain;
 	section_who(findings->report, victim, group->process, group->longest_ns);
 	when = stall_when(findings, group, burst);
-	threads = stall_threads(findings, burst);
+	stall_threads(burst, threads, sizeof(threads));
 	gap = finding_gap(findings, finding, burst->start_ns, burst->end_ns);
 	stall_who(group, who, sizeof(who));
-	sentence = stall_sentence(findings, group, who, when ? when : "", threads ? threads : "",
-				  victim, section_mfa(findings->report, group->mfa));
+	sentence = stall_sentence(findings, group, who, when ? when : "", threads, victim,
+				  section_mfa(findings->report, group->mfa));
 	finding->text = finding_text(findings, "%s%s", sentence ? sentence : "", gap ? gap : "");
 	finding->who = *group->by ? finding_text(findings, "%s", group->by) : NULL;
 	finding->next = finding_next(findings, "stalls", burst->start_ns, burst->end_ns);
 	free(when);
-	free(threads);
 	free(gap);
 	free(sentence);
 }

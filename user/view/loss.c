@@ -276,6 +276,12 @@ static int losses_text(void *state, FILE *out)
 	}
 	if (!count && !losses->count)
 		page_title(out, "Nothing was lost as far as this file tells: it holds no counts.");
+	else if (!discarded && !losses->count && trace_damage(losses->report->trace)->no_end)
+		page_title(
+			out,
+			"Nothing was lost as far as the file goes: %s events. Its final counts are "
+			"missing.",
+			UNITS_COUNT(recorded));
 	else if (!discarded && !losses->count)
 		page_title(out, "Nothing was lost: %s events recorded.", UNITS_COUNT(recorded));
 	else

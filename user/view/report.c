@@ -115,7 +115,7 @@ static void header_print(const struct report *report, FILE *out)
 	int64_t pid = meta_number(report->trace, "vm.pid");
 	int64_t number = meta_number(report->trace, "vm.otp_release");
 	const struct ring_vm *vm = trace_vm(report->trace);
-	char date[MOMENT_TEXT], who[192] = "", otp[48] = "";
+	char date[MOMENT_TEXT], when[160], who[192] = "", otp[48] = "";
 
 	if (release)
 		snprintf(otp, sizeof(otp), ", OTP %.32s", release);
@@ -128,10 +128,16 @@ static void header_print(const struct report *report, FILE *out)
 		snprintf(who, sizeof(who), " %.100s%s,", node, otp);
 	else if (pid > 0)
 		snprintf(who, sizeof(who), " pid %lld%s,", (long long)pid, otp);
-	page_print(out, 0, 2, "%s:%s %s to %s (%s)", report->options->path, who,
-		   moment_date(date, report->trace, report->start_ns),
-		   MOMENT_SECONDS(report->trace, report->end_ns),
-		   UNITS_DURATION(report->end_ns - report->start_ns));
+	snprintf(when, sizeof(when), "%s to %s (%s)",
+		 moment_date(date, report->trace, report->start_ns),
+		 MOMENT_SECONDS(report->trace, report->end_ns),
+		 UNITS_DURATION(report->end_ns - report->start_ns));
+	/* on two lines when one is too short for it */
+	page_print(out, 0, 2, "%s:%s%s%s", report->options->path, who,
+		   strlen(report->options->path) + strlen(who) + strlen(when) + 2 > PAGE_COLUMNS
+			   ? "\n"
+			   : " ",
+		   when);
 	if (!report->whole)
 		page_print(out, 0, 2, "Only from %s to %s (%s of it)",
 			   MOMENT_TIME(report->trace, report->from_ns),

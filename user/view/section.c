@@ -155,13 +155,13 @@ void section_left_out(FILE *out, size_t shown, size_t all, const char *what)
 void section_nothing(const struct report *report, FILE *out, enum look look)
 {
 	const char *what = report->coverage.looks[look].what;
+	char fix[COVERAGE_FIX];
 
+	coverage_fix(fix, &report->coverage, look);
 	if (report->coverage.looks[look].on)
 		page_print(out, 0, 2, "Nothing to show: %s were recorded, but there were none%s.",
 			   what, report->whole ? "" : " in this window");
 	else
 		page_print(out, 0, 2, "Not recorded: %s (%s).%s%s", what,
-			   report->coverage.looks[look].why,
-			   *report->coverage.looks[look].fix ? " To have them: " : "",
-			   report->coverage.looks[look].fix);
+			   report->coverage.looks[look].why, *fix ? " To have them: " : "", fix);
 }

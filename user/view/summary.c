@@ -389,7 +389,8 @@ static void cost_print(const struct report *report, FILE *out)
 	const char *key;
 	json_t *value;
 
-	if (!json_object_size(cost))
+	/* before its end a recording does not know its cost */
+	if (!json_object_size(cost) || trace_damage(report->trace)->no_end)
 		return;
 	page_title(out, "Cost");
 	json_object_foreach ((json_t *)cost, key, value) {

@@ -628,6 +628,65 @@ static void messages_are_counted_by_pair_and_by_receiver(void **state)
 	section_messages.close(messages);
 }
 
+static void gc_event(struct timeline_sink *sink, uint32_t kind, uint64_t ts_ns)
+{
+	struct event event = {.kind = kind, .ts_ns = ts_ns, .tid = 7, .process = PID(1)};
+
+	sink->event(sink->context, &event);
+}
+
+static void a_switch(struct timeline_sink *sink, uint64_t ts_ns, int32_t prev, int32_t next)
+{
+	struct probe_switch record = {.prev_tid = prev, .next_tid = next};
+	struct event event = {.kind = EVENT_KERNEL + PROBE_SWITCH, .ts_ns = ts_ns};
+
+	record.flags = (prev == 7 ? PROBE_PREV_TARGET : 0) | (next == 7 ? PROBE_NEXT_TARGET : 0);
+	event.sched_switch = &record;
+	sink->event(sink->context, &event);
+}
+
+static void a_gc_is_known_by_its_time_on_a_cpu(void **state)
+{
+	struct fixture *fixture = *state;
+	struct timeline_sink sink = {0};
+	void *gcs = section_gc.open(&fixture->report, &sink);
+	struct gc_interval gc = {
+		.process = PID(1), .tid = 7, .major = true, .start_ns = MS(100), .end_ns = MS(140)};
+	json_t *json, *row;
+
+	/* from 100 to 140, but another task had the CPU from 110 to 135 */
+	gc_event(&sink, RING_GC_MAJOR_START, MS(100));
+	a_switch(&sink, MS(110), 7, 9);
+	a_switch(&sink, MS(135), 9, 7);
+	gc_event(&sink, RING_GC_MAJOR_END, MS(140));
+	sink.gc(sink.context, &gc);
+	/* a second one that had the CPU all the time */
+	gc_event(&sink, RING_GC_MINOR_START, MS(150));
+	gc_event(&sink, RING_GC_MINOR_END, MS(152));
+	gc.major = false;
+	gc.start_ns = MS(150);
+	gc.end_ns = MS(152);
+	gc.reclaimed_words = 5;
+	sink.gc(sink.context, &gc);
+	json = section_gc.json(gcs);
+	row = json_array_get(json_object_get(json, "processes"), 0);
+	assert_int_equal(number(row, "major"), 1);
+	assert_int_equal(number(row, "minor"), 1);
+	assert_int_equal(number(row, "total_ns"), 42000000);
+	assert_int_equal(number(row, "max_ns"), 40000000);
+	assert_int_equal(number(row, "on_cpu_ns"), 17000000);
+	assert_int_equal(number(row, "reclaimed_words"), 5);
+	json_decref(json);
+	/* over a loss of the kernel's records it is not known */
+	gap_add(&fixture->report.gaps, MS(151), MS(153), 1, true);
+	sink.gc(sink.context, &gc);
+	json = section_gc.json(gcs);
+	row = json_array_get(json_object_get(json, "processes"), 0);
+	assert_true(json_is_null(json_object_get(row, "on_cpu_ns")));
+	json_decref(json);
+	section_gc.close(gcs);
+}
+
 /* ---- Whole reports of a recording in which nothing happened ---- */
 
 static void every_section_prints_what_it_lacks(void **state)
@@ -707,6 +766,7 @@ int main(void)
 		RECORDED(stalls_of_all_schedulers_at_once_are_one_burst),
 		RECORDED(a_stall_over_a_gap_is_not_certain),
 		RECORDED(messages_are_counted_by_pair_and_by_receiver),
+		RECORDED(a_gc_is_known_by_its_time_on_a_cpu),
 		RECORDED(every_section_prints_what_it_lacks),
 		RECORDED(what_was_not_looked_at_is_told_with_its_mending),
 		RECORDED(a_full_disk_is_an_error),

@@ -93,7 +93,8 @@ static void clock_put(uint64_t ts_ns)
 static void about_put(void)
 {
 	static const char meta[] =
-		"{\"schema\":1,\"mode\":\"discard\",\"tracer\":\"nif\",\"target\":{\"pid\":1000,"
+		"{\"schema\":1,\"options\":{\"mode\":\"discard\"},\"tracer\":\"nif\",\"target\":{"
+		"\"pid\":1000,"
 		"\"node\":\"demo@localhost\"},\"host\":{\"kernel\":\"6.18.0\",\"machine\":\"x86_"
 		"64\","
 		"\"cpus\":2}}";

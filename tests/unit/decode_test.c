@@ -241,7 +241,7 @@ static void a_missing_subbuffer_is_damage_with_a_reader(void **state)
 
 static void a_missing_subbuffer_was_overwritten_without_one(void **state)
 {
-	const char meta[] = "{\"mode\":\"overwrite\"}";
+	const char meta[] = "{\"options\":{\"mode\":\"overwrite\"}}";
 	struct trace *trace;
 
 	(void)state;
@@ -257,7 +257,7 @@ static void a_missing_subbuffer_was_overwritten_without_one(void **state)
 
 static void what_was_overwritten_before_the_first_is_counted_from_the_start(void **state)
 {
-	const char meta[] = "{\"mode\":\"overwrite\"}";
+	const char meta[] = "{\"options\":{\"mode\":\"overwrite\"}}";
 	struct trace *trace;
 
 	(void)state;

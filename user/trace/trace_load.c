@@ -272,7 +272,8 @@ static void thread_make(struct trace *trace, uint32_t ring, bool overwrite)
 static int decoders_make(struct load *load)
 {
 	struct trace *trace = load->trace;
-	const char *mode = json_string_value(json_object_get(trace->meta, "mode"));
+	const json_t *options = json_object_get(trace->meta, "options");
+	const char *mode = json_string_value(json_object_get(options, "mode"));
 	bool overwrite = mode && !strcmp(mode, "overwrite");
 
 	trace->threads = calloc(load->ring_count + 1, sizeof(*trace->threads));

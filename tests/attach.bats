@@ -7,7 +7,7 @@ load lib/vm.bash
 setup()
 {
 	vm_setup
-	cd "$VM_DIR"
+	cd "$VM_DIR" || return
 }
 
 teardown()

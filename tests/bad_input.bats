@@ -7,7 +7,7 @@ load lib/vm.bash
 setup()
 {
 	vm_setup
-	cd "$VM_DIR"
+	cd "$VM_DIR" || return
 }
 
 teardown()
@@ -50,7 +50,7 @@ one_line()
 @test "a kernel thread and a thread are no VMs" {
 	vm_start a
 	local tid
-	tid=$(ls "/proc/$(vm_pid a)/task" | tail -n 1)
+	tid=$(find "/proc/$(vm_pid a)/task" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort -n | tail -n 1)
 	refused 1 "$tid is a thread of process $(vm_pid a)" -p "$tid"
 	if [[ -e /proc/2 && ! -s /proc/2/cmdline ]]; then
 		refused 1 "process 2 is no Erlang VM" -p 2

@@ -127,16 +127,24 @@ static void a_thread_lives_from_its_fork_to_its_last_switch(void **unused)
 	feed_waking(feed, 110, 102, 101);
 	feed_switch(feed, 150, 1, 0, 0, 102);
 	feed_kernel(feed, 300, PROBE_EXIT, 1, &task);
-	feed_switch(feed, 320, 1, 102, 0x10, 0);
+	feed_switch(feed, 310, 1, 102, 1, 0); /* it may sleep and be preempted on its way out */
+	feed_waking(feed, 311, 102, 101);
+	feed_switch(feed, 312, 1, 0, 0, 102);
+	feed_switch(feed, 320, 1, 102, 0x20, 9);
+	feed_switch(feed, 330, 1, 9, 0, 102);
+	feed_switch(feed, 331, 1, 102, 0x10, 0);
 	/* the number is given out again */
 	feed_kernel(feed, 400, PROBE_FORK, 0, &task);
 	feed_switch(feed, 450, 1, 0, 0, 102);
 	feed_switch(feed, 500, 0, 101, 1, 0);
 	timeline_finish(feed->timeline);
 	EXPECT(feed, {101, THREAD_UNKNOWN, 0, 50}, {102, THREAD_RUNNABLE, 100, 150},
-	       {102, THREAD_RUNNING, 150, 320}, {102, THREAD_RUNNABLE, 400, 450},
-	       {101, THREAD_RUNNING, 50, 500}, {102, THREAD_RUNNING, 450, 500});
-	assert_true(feed->threads[5].open);
+	       {102, THREAD_RUNNING, 150, 310}, {102, THREAD_SLEEPING, 310, 311},
+	       {102, THREAD_RUNNABLE, 311, 312}, {102, THREAD_RUNNING, 312, 320},
+	       {102, THREAD_UNKNOWN, 320, 330}, {102, THREAD_RUNNING, 330, 331},
+	       {102, THREAD_RUNNABLE, 400, 450}, {101, THREAD_RUNNING, 50, 500},
+	       {102, THREAD_RUNNING, 450, 500});
+	assert_true(feed->threads[10].open);
 	assert_int_equal(timeline_threads(feed->timeline, &totals), 3);
 	assert_true(totals[1].exited);
 	assert_false(totals[2].exited);

@@ -184,9 +184,19 @@ void thread_enter(struct threads *threads, struct thread *thread, uint64_t ts_ns
 
 void thread_gone(struct threads *threads, struct thread *thread, uint64_t ts_ns)
 {
+	if (thread->totals.exited)
+		return;
 	thread_cut(threads, thread, ts_ns);
 	thread->totals.exited = true;
-	map_remove(&threads->map, (uint32_t)thread->totals.tid);
+}
+
+void thread_back(struct thread *thread)
+{
+	if (!thread->totals.exited)
+		return;
+	thread->totals.exited = false;
+	thread->now.state = THREAD_UNKNOWN;
+	thread_forget(&thread->now);
 }
 
 int threads_loss(struct threads *threads, const struct loss *loss)

@@ -25,7 +25,6 @@ struct thread {
 	struct thread_interval now; /* the interval that is not over; end_ns unset */
 	uint64_t waking_ns; /* of a waking that found it running, 0 none */
 	bool lost; /* unknown because of a loss */
-	bool exiting;
 	bool known; /* an event has told its state */
 	/* What the VM shows of it. */
 	bool vm_seen, vm_busy;
@@ -39,7 +38,7 @@ typedef void (*thread_ended_fn)(void *context, const struct thread *thread,
 				const struct thread_interval *interval);
 
 struct threads {
-	struct map map; /* tid -> struct thread, those alive */
+	struct map map; /* tid -> struct thread, the newest of each number */
 	struct thread **all;
 	size_t count, capacity;
 	uint64_t start_ns, end_ns; /* everything is cut at these */
@@ -66,7 +65,6 @@ int threads_switch(struct threads *threads, const struct event *event);
 int threads_waking(struct threads *threads, const struct event *event);
 int threads_migrate(struct threads *threads, const struct event *event);
 int threads_fork(struct threads *threads, const struct event *event);
-int threads_exit(struct threads *threads, const struct event *event);
 int threads_exec(struct threads *threads, const struct event *event);
 int threads_loss(struct threads *threads, const struct loss *loss);
 /* The VM shows that a thread executes a process (0 none), or a port or a process (busy). */

@@ -59,11 +59,12 @@ static int thread_leave(struct threads *threads, const struct event *event, uint
 	if (!thread)
 		return -ENOMEM;
 	now = &thread->now;
+	thread_back(thread);
 	threads_name(thread, record->prev_comm);
 	thread_came(threads, thread, event, ts_ns);
 	thread_recover(threads, thread, ts_ns, THREAD_RUNNING, event->cpu);
 	thread->totals.switches++;
-	if (thread->exiting || record->prev_state & (TASK_DEAD | TASK_ZOMBIE)) {
+	if (record->prev_state & (TASK_DEAD | TASK_ZOMBIE)) {
 		thread_gone(threads, thread, ts_ns);
 		return 0;
 	}
@@ -118,6 +119,7 @@ static int thread_come(struct threads *threads, const struct event *event, uint6
 	if (!thread)
 		return -ENOMEM;
 	now = &thread->now;
+	thread_back(thread);
 	threads_name(thread, record->next_comm);
 	thread_recover(threads, thread, ts_ns, THREAD_RUNNABLE, event->cpu);
 	if (now->state == THREAD_SLEEPING && thread->waking_ns &&
@@ -154,6 +156,8 @@ int threads_waking(struct threads *threads, const struct event *event)
 
 	if (!thread)
 		return -ENOMEM;
+	if (thread->totals.exited)
+		return 0;
 	now = &thread->now;
 	threads_name(thread, record->comm);
 	thread_recover(threads, thread, ts_ns, THREAD_SLEEPING, -1);
@@ -193,9 +197,11 @@ int threads_fork(struct threads *threads, const struct event *event)
 	uint64_t ts_ns = threads_clamp(threads, event->ts_ns);
 	struct thread *thread = map_get(&threads->map, (uint32_t)record->tid);
 
-	/* A number that is given out again: the old thread's exit was lost. */
-	if (thread && thread->known)
+	/* A number that is given out again, whether the old thread's end was seen or not. */
+	if (thread && thread->known) {
 		thread_gone(threads, thread, ts_ns);
+		map_remove(&threads->map, (uint32_t)record->tid);
+	}
 	thread = threads_get(threads, record->tid, ts_ns);
 	if (!thread)
 		return -ENOMEM;
@@ -204,16 +210,6 @@ int threads_fork(struct threads *threads, const struct event *event)
 	threads_name(thread, record->comm);
 	thread->known = true;
 	thread_enter(threads, thread, ts_ns, THREAD_RUNNABLE, event->cpu);
-	return 0;
-}
-
-int threads_exit(struct threads *threads, const struct event *event)
-{
-	struct thread *thread = map_get(&threads->map, (uint32_t)event->task->tid);
-
-	/* It runs on until its last switch. */
-	if (thread)
-		thread->exiting = true;
 	return 0;
 }
 

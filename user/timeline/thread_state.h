@@ -18,7 +18,9 @@ void thread_enter(struct threads *threads, struct thread *thread, uint64_t ts_ns
 /* An event says that the thread was in `was` up to now: so it was since the end of the loss. */
 void thread_recover(struct threads *threads, struct thread *thread, uint64_t ts_ns,
 		    enum thread_state was, int32_t cpu);
-/* It is over; its number may be given out again. */
+/* It is over, as it seems. */
 void thread_gone(struct threads *threads, struct thread *thread, uint64_t ts_ns);
+/* But here it is again: an exiting thread may be preempted when it is a zombie already. */
+void thread_back(struct thread *thread);
 
 #endif

@@ -363,7 +363,7 @@ static int timeline_kernel_event(struct timeline *timeline, const struct event *
 		return threads_fork(&timeline->threads, event);
 	case PROBE_EXIT:
 		timeline_instant(timeline, event);
-		return threads_exit(&timeline->threads, event);
+		return 0;
 	case PROBE_EXEC:
 		timeline_instant(timeline, event);
 		return threads_exec(&timeline->threads, event);

@@ -241,6 +241,24 @@ check: deps-test
 check-unit: tests
 	@tests/run $(UNIT)
 
+$(BUILD)/tests/ring_bench: tests/bench/ring_bench.c $(RING_SRC) $(wildcard erl/c_src/ring*.h)
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O2 -g -Ierl/c_src -o $@ tests/bench/ring_bench.c $(RING_SRC) -lpthread
+
+# What the ring costs, what the tracer costs beside OTP's own, what a recording costs the VM.
+bench: deps-build
+	@$(MAKE) --no-print-directory all $(WORKLOAD_BEAMS) $(BUILD)/tests/ring_bench
+	$(BUILD)/tests/ring_bench
+	tests/bench/record_bench
+
+# Longer than make check: minutes of stress and of hostile recordings.
+soak: tests
+	for i in 1 2 3 4 5 6 7 8 9 10; do tests/run tests/ring.bats tests/truths.bats || exit 1; done
+
+fuzz: deps-test
+	tests/fuzz/run 600
+
 demo: deps-build
 	@$(MAKE) --no-print-directory all $(WORKLOAD_BEAMS) $(BUILD)/tests/plant
 	@tests/demo/run

@@ -50,7 +50,7 @@ balanced() {
 @test "the check sees what is wrong with an export" {
 	local sums="$BATS_TEST_TMPDIR/sums.json" name
 	"$BUILD/tests/timeline_sums" "$BATS_FILE_TMPDIR/trace.bwt" > "$sums"
-	for group in runs calls gcs messages instants stalls losses events running sockets; do
+	for group in runs calls gcs messages mailboxes instants stalls losses events running sockets; do
 		jq ".$group |= with_entries(.value[0] += 1 | .value[1] += 1)" "$sums" \
 			> "$BATS_TEST_TMPDIR/wrong.json"
 		run python3 "$HERE/check.py" "$BATS_FILE_TMPDIR/trace.pftrace" \
@@ -90,6 +90,7 @@ balanced() {
 
 @test "50 messages are 50 arrows, each from its sending to its fetching" {
 	known trace_messages
+	known trace_mailboxes
 }
 
 @test "collections have their durations and what they freed" {

@@ -76,6 +76,9 @@ def measure(trace):
     for track, ts, value in trace.counters:
         last[track] = max(last.get(track, (0, 0)), (ts, value))
     sums["sockets"] = collections.Counter()
+    sums["mailboxes"] = pairs((label(trace, trace.tracks[track]["parent"]), value)
+                              for track, _, value in trace.counters
+                              if trace.tracks[track]["name"] == "mailbox")
     for track, (_, value) in last.items():
         sums["sockets"][trace.tracks[track]["name"]] += value
     return sums
@@ -114,7 +117,7 @@ def check_alone(trace, sums):
 
 def check_against(trace, sums, want):
     """Against timeline_sums of the same recording."""
-    for group in ("runs", "calls", "gcs", "messages", "instants", "stalls"):
+    for group in ("runs", "calls", "gcs", "messages", "mailboxes", "instants", "stalls"):
         have, expected = sums[group], want.get(group, {})
         for key in sorted(have.keys() | expected.keys()):
             if list(have.get(key, [0, 0])) != expected.get(key, [0, 0]):

@@ -77,6 +77,14 @@ def trace_messages(trace):
         same(sent[flow].notes["arity"], 2)
 
 
+def trace_mailboxes(trace):
+    # Each message waits alone: 1 when it is sent, 0 when it is fetched.
+    same([(trace.path(track).split(" / ")[1], (ts - T0) // 1000, value)
+          for track, ts, value in trace.counters if trace.tracks[track]["name"] == "mailbox"],
+         [("<0.100.0> server", (200 + j) * 1000 + at, 1 - at // 50) for j in range(50)
+          for at in (0, 50)])
+
+
 def trace_gcs(trace):
     path = "Erlang processes / <0.102.0> holder / calls and GC"
     same(slices(trace, "gc"), [(310, 310.2, 0, "minor GC", path), (320, 320.2, 0, "minor GC", path),
@@ -104,7 +112,8 @@ def trace_sockets(trace):
     same(slices(trace, "socket"), [(160.4, 160.5, 0, "SYN_SENT", path),
                                    (160.5, 197, 0, "ESTABLISHED", path),
                                    (197, 198, 0, "FIN_WAIT1", path)])
-    counters = [(trace.path(track), (ts - T0) / MS, value) for track, ts, value in trace.counters]
+    counters = [(trace.path(track), (ts - T0) / MS, value) for track, ts, value in trace.counters
+                if trace.tracks[track]["name"] != "mailbox"]
     same(counters, [(path + " / sent", 170, 10000), (path + " / sent", 171, 12000),
                     (path + " / sent", 173, 12345), (path + " / received", 180, 100)])
     same([((i.ts - T0) / MS, i.name) for i in trace.instants if i.category == "socket"],
@@ -187,7 +196,8 @@ def odd_kernel(trace):
           in trace.switches(0)], want)
     same([((ts - T0) / US, inferred, prev, next_) for ts, inferred, prev, _, next_, _
           in trace.switches(3)], [(780, False, 0, 1002), (785, True, 1002, 3000),
-                                  (795, False, 3000, 1002)])
+                                  (795, False, 3000, 1002), (798, False, 1002, 0),
+                                  (820, True, 0, 1002), (830, False, 1002, 0)])
     same(trace.lost_cpus, {3})
     kinds = [kind for _, _, kind, _ in sorted(trace.ftrace[0], key=lambda event: event[0])]
     same([kind for kind in kinds if kind in (235, 238, 240)], [235, 238, 240])
@@ -198,7 +208,8 @@ def odd_sockets(trace):
     same([(a, b, name, path) for a, b, _, name, path in slices(trace, "socket", US)],
          [(0, 820, "ESTABLISHED", "Sockets / 0.0.0.0:5000 - 0.0.0.0:6000"),
           (820, 2000000, "CLOSE_WAIT", "Sockets / 0.0.0.0:5000 - 0.0.0.0:6000")])
-    same(sorted((trace.path(track), value) for track, _, value in trace.counters),
+    same(sorted((trace.path(track), value) for track, _, value in trace.counters
+                if trace.tracks[track]["name"] != "mailbox"),
          [("Sockets / 0.0.0.0:53 / received", 200), ("Sockets / 0.0.0.0:53 / sent", 100),
           ("Sockets / [::]:443 / accept queue", 3)])
 

@@ -20,7 +20,8 @@
  *              (a switch between the two was not recorded); 730 1001 (sleeping) -> idle; 735 waking of
  *              1001 by 3001; 740 3001 -> 1001: idle must end at 735
  *              CPU 0: 750 fork of 1003; 760 1001 -> 1003; 770 exit of 1003; 771 1003 (dead) -> 1001
- *              CPU 3: 780 idle -> 1002; records lost between 785 and 790; 795 3000 -> 1002
+ *              CPU 3: 780 idle -> 1002; records lost between 785 and 790; 795 3000 -> 1002; 798 1002
+ *              (sleeping) -> idle; 830 1002 -> idle again, after 10 us on the CPU: its coming has no record
  *   sockets    one address: UDP, sent 100 at 800, received 200 at 801; a listener [::]:443 with 3 waiting
  *              at 810; then the same address as another socket, ESTABLISHED -> CLOSE_WAIT at 820
  *   syscalls   1001: read from 900 to 905, result 5; number 9999 from 906 to 907
@@ -134,7 +135,8 @@ static void messages_put(void)
 	maker_run(&rings[0], AT(640), RING_OUT, sender, MFA_ODD);
 }
 
-static void switch_put(struct maker_cpu *cpu, uint64_t us, int prev, uint32_t state, int next)
+static struct probe_switch *switch_put(struct maker_cpu *cpu, uint64_t us, int prev, uint32_t state,
+				       int next)
 {
 	struct probe_switch *record = maker_cpu_put(cpu, AT(us), PROBE_SWITCH, sizeof(*record));
 
@@ -149,6 +151,7 @@ static void switch_put(struct maker_cpu *cpu, uint64_t us, int prev, uint32_t st
 			(next / 1000 == 1 ? PROBE_NEXT_TARGET : 0);
 	memset(record->prev_comm, prev ? 'p' : 'i', PROBE_COMM);
 	memset(record->next_comm, next ? 'n' : 'i', PROBE_COMM);
+	return record;
 }
 
 static void task_put(uint64_t us, enum probe_kind kind)
@@ -188,6 +191,8 @@ static void kernel_put(void)
 	cpus[1].counts.loss_last_ns = AT(790);
 	maker_cpu_counts(&cpus[1]);
 	switch_put(&cpus[1], 795, 3000, 1, 1002);
+	switch_put(&cpus[1], 798, 1002, 1, 0);
+	switch_put(&cpus[1], 830, 1002, 1, 0)->ran_ns = 10000;
 }
 
 static void io_put(uint64_t us, enum probe_kind kind, int32_t result)

@@ -14,12 +14,14 @@
 
 #define MIN_STALL_NS 100000u /* as the export has it */
 #define TIDS	     65536u
+#define CPUS	     1024u
 
 struct sums {
 	struct trace *trace;
 	json_t *root;
 	uint64_t first_ns, last_ns;
 	uint64_t since_ns[TIDS]; /* by tid: on a CPU since; 0 not */
+	uint64_t switch_ns[CPUS]; /* by CPU: its newest switch */
 };
 
 /* root[group][key] = [count + 1, total + ns] */
@@ -72,6 +74,14 @@ static void sums_message(void *context, const struct message *message)
 		sums_add(context, "messages", "flow", message->fetched_ns - message->sent_ns);
 }
 
+static void sums_queue(void *context, const struct queue_sample *sample)
+{
+	struct sums *sums = context;
+
+	sums_add(sums, "mailboxes", trace_process_text(sums->trace, sample->process),
+		 sample->length);
+}
+
 static void sums_instant(void *context, const struct instant *instant)
 {
 	const char *name = event_kind_name(instant->event.kind);
@@ -94,20 +104,30 @@ static void sums_loss(void *context, const struct loss *loss)
 	sums_add(context, "losses", key, loss->count);
 }
 
-/* Time on a CPU of the target's threads, between the switch to them and the switch from them. */
+/*
+ * Time on a CPU of the target's threads: from the switch to it, or where that has no record from when
+ * the kernel says that it came, to the switch from it.
+ */
 static void sums_switch(struct sums *sums, const struct event *event)
 {
 	const struct probe_switch *record = event->sched_switch;
 	uint32_t prev = (uint32_t)record->prev_tid, next = (uint32_t)record->next_tid;
+	uint32_t cpu = (uint32_t)event->cpu < CPUS ? (uint32_t)event->cpu : 0;
+	uint64_t since_ns = prev < TIDS ? sums->since_ns[prev] : 0;
 	char key[16];
 
-	if (record->flags & PROBE_PREV_TARGET && prev < TIDS && sums->since_ns[prev]) {
+	if (!since_ns && record->ran_ns && sums->switch_ns[cpu])
+		since_ns = event->ts_ns - record->ran_ns;
+	if (since_ns && since_ns < sums->switch_ns[cpu])
+		since_ns = sums->switch_ns[cpu];
+	if (record->flags & PROBE_PREV_TARGET && prev < TIDS && since_ns) {
 		snprintf(key, sizeof(key), "%u", prev);
-		sums_add(sums, "running", key, event->ts_ns - sums->since_ns[prev]);
+		sums_add(sums, "running", key, event->ts_ns - since_ns);
 		sums->since_ns[prev] = 0;
 	}
 	if (record->flags & PROBE_NEXT_TARGET && next < TIDS)
 		sums->since_ns[next] = event->ts_ns;
+	sums->switch_ns[cpu] = event->ts_ns;
 }
 
 static void sums_event(void *context, const struct event *event)
@@ -139,6 +159,7 @@ int main(int argc, char **argv)
 		.call = sums_call,
 		.gc = sums_gc,
 		.message = sums_message,
+		.queue = sums_queue,
 		.instant = sums_instant,
 		.stall = sums_stall,
 		.loss = sums_loss,

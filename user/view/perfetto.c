@@ -131,6 +131,11 @@ static void sink_message(void *context, const struct message *message)
 	perfetto_erlang_message(&((struct perfetto *)context)->erlang, message);
 }
 
+static void sink_queue(void *context, const struct queue_sample *sample)
+{
+	perfetto_erlang_queue(&((struct perfetto *)context)->erlang, sample);
+}
+
 static void sink_instant(void *context, const struct instant *instant)
 {
 	perfetto_erlang_instant(&((struct perfetto *)context)->erlang, instant);
@@ -206,6 +211,7 @@ int perfetto_write(struct trace *trace, FILE *out)
 		.call = sink_call,
 		.gc = sink_gc,
 		.message = sink_message,
+		.queue = sink_queue,
 		.instant = sink_instant,
 		.stall = sink_stall,
 		.loss = sink_loss,

@@ -19,6 +19,7 @@ struct erlang_process {
 	uint64_t track;
 	uint64_t calls_track; /* 0: not described yet */
 	uint64_t mark_ns; /* of the newest beginning or end on it */
+	bool mailbox; /* its counter is described */
 	struct open_call *open; /* calls whose BEGIN is written, the outermost first */
 	uint32_t open_count, open_room;
 	UT_hash_handle hh;
@@ -110,6 +111,24 @@ uint64_t perfetto_erlang_track(struct perfetto_erlang *erlang, uint64_t word, ui
 	const struct erlang_process *process = process_find(erlang, word, ts_ns);
 
 	return process ? process->track : 0;
+}
+
+uint64_t perfetto_erlang_mailbox(struct perfetto_erlang *erlang, uint64_t word, uint64_t ts_ns)
+{
+	struct erlang_process *process = process_find(erlang, word, ts_ns);
+	struct track track = {
+		.uuid = track_uuid(TRACK_MAILBOX, word),
+		.name = "mailbox",
+		.unit = UNIT_COUNT,
+	};
+
+	if (!process)
+		return 0;
+	track.parent = process->track;
+	if (!process->mailbox)
+		track_describe(erlang->packets, &track);
+	process->mailbox = true;
+	return track.uuid;
 }
 
 void perfetto_erlang_rename(struct perfetto_erlang *erlang, uint64_t word, uint64_t ts_ns)

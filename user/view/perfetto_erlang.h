@@ -8,7 +8,7 @@
  * A process has a track with its stretches on schedulers (named by the scheduler) and on them, as instants, what it sent, fetched, spawned. Calls
  * do not nest in these stretches: a call may last over many of them. So they stand on a track of their
  * own below, with the garbage collections, which do nest in calls: a process that is collected makes
- * no call. A scheduler's thread shows the same stretches, named by the process.
+ * no call. A counter shows how many messages wait. A scheduler's thread shows the same stretches, named by the process.
  *
  * A call's BEGIN is written when it is called and its END when the timeline knows how it ended, so that
  * of calls that begin in one nanosecond the outer one comes first; every other interval is written
@@ -55,10 +55,12 @@ void perfetto_erlang_run(struct perfetto_erlang *erlang, const struct run_interv
 void perfetto_erlang_call(struct perfetto_erlang *erlang, const struct call_interval *call);
 void perfetto_erlang_gc(struct perfetto_erlang *erlang, const struct gc_interval *gc);
 void perfetto_erlang_message(struct perfetto_erlang *erlang, const struct message *message);
+void perfetto_erlang_queue(struct perfetto_erlang *erlang, const struct queue_sample *sample);
 void perfetto_erlang_instant(struct perfetto_erlang *erlang, const struct instant *instant);
 
 /* The uuid of a thread's, a process's or a port's track, described when it is new; 0: no memory. */
 uint64_t perfetto_erlang_track(struct perfetto_erlang *erlang, uint64_t word, uint64_t ts_ns);
+uint64_t perfetto_erlang_mailbox(struct perfetto_erlang *erlang, uint64_t word, uint64_t ts_ns);
 uint64_t perfetto_erlang_thread(struct perfetto_erlang *erlang, int32_t tid);
 /* The process has a new name: its track is called by the newest. */
 void perfetto_erlang_rename(struct perfetto_erlang *erlang, uint64_t word, uint64_t ts_ns);

@@ -155,6 +155,8 @@ void perfetto_finding_loss(struct perfetto_finding *finding, const struct loss *
 	finding->losses = true;
 	finding->lost += loss->count;
 	snprintf(name, sizeof(name), loss->kernel ? "kernel, CPU %u" : "VM, ring %u", loss->ring);
+	if (!loss->kernel && loss->ring == LOSS_UNCLAIMED)
+		snprintf(name, sizeof(name), "VM, threads without a ring");
 	for (size_t i = 0; !loss->kernel && i < count; i++)
 		if (threads[i].ring == loss->ring)
 			perfetto_thread_label(name, sizeof(name), threads[i].role,

@@ -115,6 +115,19 @@ void perfetto_erlang_message(struct perfetto_erlang *erlang, const struct messag
 		message_end_write(erlang, message, shape, false);
 }
 
+void perfetto_erlang_queue(struct perfetto_erlang *erlang, const struct queue_sample *sample)
+{
+	uint64_t track = perfetto_erlang_mailbox(erlang, sample->process, sample->ts_ns);
+
+	if (!track)
+		return;
+	packet_event_open(erlang->packets, SEQUENCE_ERLANG, sample->ts_ns, MARK_COUNTER, track,
+			  NULL, NULL);
+	packet_value(erlang->packets,
+		     sample->length < INT64_MAX ? (int64_t)sample->length : INT64_MAX);
+	packet_event_close(erlang->packets);
+}
+
 static void instant_notes(struct perfetto_erlang *erlang, const struct event *event)
 {
 	struct packets *packets = erlang->packets;

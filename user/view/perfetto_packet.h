@@ -41,6 +41,7 @@ enum track_kind {
 	TRACK_STALL = 10, /* tid << 8 | lane */
 	TRACK_LOSS = 11, /* kernel << 40 | ring << 8 | lane */
 	TRACK_WAITS = 12, /* tid */
+	TRACK_MAILBOX = 13, /* word */
 };
 
 /* In the order in which the viewer shows them. */

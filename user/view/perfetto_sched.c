@@ -226,14 +226,15 @@ static void switch_write(struct perfetto_sched *sched, struct sched_cpu *cpu, ui
 }
 
 /*
- * The probes record the switches from and to the target's threads only, so who leaves now may not be
- * who came on last. The viewer needs an unbroken chain: a switch between the two is put in. When it
- * happened is not known. An idle CPU would have taken the thread that waited at its wake-up, so by
- * then the other task was on; else the earlier task keeps the time up to now. Its state is unknown,
- * and drawn as sleeping. Over a loss it ends at the loss.
+ * The probes record the switches from and to the target's threads only, and of these not quite all, so
+ * who leaves now may not be who came on last. The viewer needs an unbroken chain: a switch between the
+ * two is put in, at the time since when the one that leaves has been on, where that is known. Else: an
+ * idle CPU would have taken the thread that waited at its wake-up, so by then the other task was on;
+ * or the earlier task keeps the time up to now. Its state is unknown, and drawn as sleeping. Over a
+ * loss it ends at the loss.
  */
 static void switch_bridge(struct perfetto_sched *sched, struct sched_cpu *cpu, uint64_t ts_ns,
-			  const struct side *leaving, int32_t coming_tid)
+			  const struct side *leaving, uint32_t ran_ns, int32_t coming_tid)
 {
 	const struct side before = {cpu->next_tid, cpu->next_prio, cpu->next_comm};
 	const struct sched_task *coming = task_find(sched, coming_tid);
@@ -243,6 +244,8 @@ static void switch_bridge(struct perfetto_sched *sched, struct sched_cpu *cpu, u
 	if (cpu->loss_ns) {
 		at_ns = cpu->loss_ns > cpu->last_ns ? cpu->loss_ns : cpu->last_ns;
 		state = STATE_UNKNOWN;
+	} else if (ran_ns) {
+		at_ns = ts_ns - cpu->last_ns > ran_ns ? ts_ns - ran_ns : cpu->last_ns;
 	} else if (!before.tid && coming && coming->waking_ns > cpu->last_ns) {
 		at_ns = coming->waking_ns;
 	}
@@ -269,7 +272,7 @@ static void sched_switch(struct perfetto_sched *sched, const struct event *event
 	task_note(sched, event->ts_ns, prev.tid, record->prev_tgid, prev.comm, true);
 	task_note(sched, event->ts_ns, next.tid, record->next_tgid, next.comm, true);
 	if (cpu->known && cpu->next_tid != prev.tid)
-		switch_bridge(sched, cpu, event->ts_ns, &prev, next.tid);
+		switch_bridge(sched, cpu, event->ts_ns, &prev, record->ran_ns, next.tid);
 	switch_write(sched, cpu, event->ts_ns, &prev, record->prev_state, &next, false);
 	if (record->prev_state & STATE_GONE && prev.tid > 0) {
 		/* Only now is its number free: at its exit it still had this switch before it. */

@@ -2,7 +2,8 @@
 # A VM without distribution, t, in which tests/tracer records itself. After lib/vm.bash.
 
 BUILD=${BUILD:-$VM_ROOT/build}
-export BUILD
+VM_RPC_SECONDS=120
+export BUILD VM_RPC_SECONDS
 
 tracer_setup()
 {

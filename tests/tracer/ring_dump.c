@@ -5,7 +5,9 @@
  *
  *   ring_dump create PATH [POOL-BYTES [overwrite]]
  *   ring_dump read PATH       renews the lease; prints until the tracer has ended
+ *   ring_dump count PATH      the same without the events themselves
  *   ring_dump take PATH       prints what is there and leaves: no lease, no waiting
+ *   ring_dump state PATH      prints enum ring_tracer_state
  *   ring_dump set PATH run|lease_ms|stop_ms|credits NUMBER
  */
 
@@ -140,6 +142,17 @@ static int session_set(const char *path, const char *what, uint64_t number)
 		atomic_store(&ring.control->credits, (int64_t)number);
 	else
 		return fail(what, EINVAL);
+	return 0;
+}
+
+static int session_state(const char *path)
+{
+	struct ring ring;
+	int rc = session_open(path, &ring);
+
+	if (rc)
+		return fail(path, -rc);
+	printf("%u", atomic_load(&ring.control->tracer));
 	return 0;
 }
 
@@ -291,7 +304,8 @@ static int fragment_print(void *context, const struct ring_fragment *fragment)
 	uint32_t at = fragment->from ? 0 : (uint32_t)sizeof(struct ring_subbuf);
 	const struct ring_record *record;
 
-	(void)context;
+	if (context)
+		return 0;
 	while (at + sizeof(*record) <= fragment->bytes) {
 		record = (const struct ring_record *)(data + at);
 		if (record->bytes < sizeof(*record) || at + record->bytes > fragment->bytes) {
@@ -318,14 +332,14 @@ static void print_entry(const struct ring_dict_entry *entry)
 	printf("}.\n");
 }
 
-static void drain(struct ring_reader *reader)
+static void drain(struct ring_reader *reader, bool *counts_only)
 {
 	const struct ring_dict_entry *entry;
 	uint64_t offset, position;
 	const void *data;
 	int64_t bytes;
 
-	while (ring_drain(reader, 64 << 20, fragment_print, NULL) > 0)
+	while (ring_drain(reader, 64 << 20, fragment_print, counts_only) > 0)
 		;
 	while ((bytes = ring_dict_drain(reader, &data, &offset)) > 0) {
 		position = 0;
@@ -365,7 +379,7 @@ static void print_end(const struct ring *ring)
 	       atomic_load(&ring->control->names_total));
 }
 
-static int session_read(const char *path, bool wait)
+static int session_read(const char *path, bool wait, bool *counts_only)
 {
 	struct timespec pause = {.tv_nsec = PAUSE_NS};
 	struct ring_reader *reader;
@@ -381,10 +395,10 @@ static int session_read(const char *path, bool wait)
 	while (wait && atomic_load(&ring.control->tracer) != RING_TRACER_ENDED) {
 		if (atomic_load(&ring.control->run) == RING_RUN)
 			atomic_store(&ring.control->lease_until_ns, clock_ns() + LEASE_NS);
-		drain(reader);
+		drain(reader, counts_only);
 		nanosleep(&pause, NULL);
 	}
-	drain(reader);
+	drain(reader, counts_only);
 	print_end(&ring);
 	ring_reader_free(reader);
 	return fflush(stdout) ? 1 : 0;
@@ -396,11 +410,15 @@ int main(int argc, char **argv)
 		return session_make(argv[2], argc > 3 ? strtoull(argv[3], NULL, 0) : 16 << 20,
 				    argc > 4 && !strcmp(argv[4], "overwrite"));
 	if (argc == 3 && !strcmp(argv[1], "read"))
-		return session_read(argv[2], true);
+		return session_read(argv[2], true, NULL);
+	if (argc == 3 && !strcmp(argv[1], "count"))
+		return session_read(argv[2], true, &(bool){true});
 	if (argc == 3 && !strcmp(argv[1], "take"))
-		return session_read(argv[2], false);
+		return session_read(argv[2], false, NULL);
+	if (argc == 3 && !strcmp(argv[1], "state"))
+		return session_state(argv[2]);
 	if (argc == 5 && !strcmp(argv[1], "set"))
 		return session_set(argv[2], argv[3], strtoull(argv[4], NULL, 0));
-	fprintf(stderr, "usage: ring_dump create|read|take|set PATH ...\n");
+	fprintf(stderr, "usage: ring_dump create|read|count|take|state|set PATH ...\n");
 	return 2;
 }

@@ -42,18 +42,19 @@ session(Arguments) ->
 dump(Arguments) ->
     tool(Arguments).
 
-%% @doc Start recording into a session, with a reader.
+%% @doc Start recording into a session, with a reader (reader: read, count or false).
 -spec on(map()) -> map().
 on(Options) ->
     Path = maps:get(path, Options, session()),
     Out = Path ++ ".out",
-    case maps:get(reader, Options, true) of
-        true -> os:cmd(lists:flatten([filename:join([build(), "tests", "ring_dump"]), " read ",
-                                      Path, " > ", Out, " 2> ", Out, ".err < /dev/null & echo $!"]));
-        false -> ok
+    case maps:get(reader, Options, read) of
+        false -> ok;
+        How -> os:cmd(lists:flatten([filename:join([build(), "tests", "ring_dump"]), " ",
+                                      atom_to_list(How), " ", Path, " > ", Out, " 2> ", Out, ".err < /dev/null & echo $!"]))
     end,
     Given = maps:without([path, reader, keep], Options),
     {ok, Pid, Info} = beamweave_controller:start(Given#{session => list_to_binary(Path)}),
+    eventually(fun() -> tool(["state", Path]) >= "2" end),
     #{path => Path, out => Out, controller => Pid, info => Info}.
 
 %% @doc End a recording and read it.

@@ -233,6 +233,12 @@ void process_exit(struct processes *processes, struct process *process, uint64_t
 		process->phase = PROCESS_GONE;
 }
 
+void process_retire(struct processes *processes, struct process *process, uint64_t ts_ns)
+{
+	if (process->phase == PROCESS_ON)
+		process_close(processes, process, ts_ns, RING_NO_INDEX, false);
+}
+
 void process_loss(struct processes *processes, const struct loss *loss)
 {
 	static const uint8_t kinds[] = {RING_IN, RING_OUT, RING_IN_EXITING, RING_OUT_EXITING,

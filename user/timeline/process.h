@@ -100,6 +100,8 @@ void process_sent(struct process *process, uint64_t ts_ns, bool by_port);
 struct process *process_spawn(struct processes *processes, uint64_t child, uint64_t parent,
 			      uint32_t initial, uint64_t ts_ns);
 void process_exit(struct processes *processes, struct process *process, uint64_t ts_ns);
+/* Its word is given out again: a run that goes on ends. */
+void process_retire(struct processes *processes, struct process *process, uint64_t ts_ns);
 /* Records of a VM thread's ring are missing from here on. */
 void process_loss(struct processes *processes, const struct loss *loss);
 

@@ -187,6 +187,7 @@ void thread_gone(struct threads *threads, struct thread *thread, uint64_t ts_ns)
 	if (thread->totals.exited)
 		return;
 	thread_cut(threads, thread, ts_ns);
+	thread->now.state = THREAD_UNKNOWN;
 	thread->totals.exited = true;
 }
 
@@ -195,7 +196,6 @@ void thread_back(struct thread *thread)
 	if (!thread->totals.exited)
 		return;
 	thread->totals.exited = false;
-	thread->now.state = THREAD_UNKNOWN;
 	thread_forget(&thread->now);
 }
 

@@ -59,7 +59,7 @@ static void timeline_run_ended(void *context, struct process *process,
 
 	if (timeline->sink.run)
 		timeline->sink.run(timeline->sink.context, run);
-	if (process->port || !timeline->sink.stall || !mark)
+	if (process->port || !timeline->sink.stall || !mark || !run->tid)
 		return;
 	/* without the kernel side the whole run counts */
 	running_ns = threads_running_ns(&timeline->threads, run->tid, run->end_ns);
@@ -256,7 +256,13 @@ static int timeline_spawn(struct timeline *timeline, const struct event *event)
 	uint64_t child = event->kind == RING_SPAWN ? record->other : event->process;
 	uint64_t parent = event->kind == RING_SPAWN ? event->process : record->other;
 	uint32_t initial = record->initial != RING_NO_INDEX ? record->initial : record->mfa;
+	struct process *before = map_get(&timeline->processes.map, child);
 
+	/* A word that is given out again: nothing of its old bearer stays open. */
+	if (before && before->totals.exited_ns) {
+		timeline_gone(timeline, before, event->ts_ns);
+		process_retire(&timeline->processes, before, event->ts_ns);
+	}
 	return process_spawn(&timeline->processes, child, parent, initial, event->ts_ns) ? 0
 											 : -ENOMEM;
 }

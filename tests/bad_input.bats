@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2030,SC2031 # each test is a subshell with its own variables
 # What cannot be done is said in one clear line, with the exit code that the manual names, and leaves
 # nothing behind: no file, no shared memory, no trace flag.
 

@@ -170,13 +170,16 @@ static int session_make(struct attach *attach)
 
 static int attach_steps(struct attach *attach)
 {
+	uint64_t begun_ns = clock_ns();
 	int error = network_enter(attach->target, &attach->fault);
 
 	if (!error)
 		error = door_wait(attach);
 	if (error)
 		return error;
-	door_deadline(attach->door, clock_ns() + ATTACH_DEADLINE_NS);
+	/* One deadline for everything; a VM that had to start first has it from its first answer. */
+	door_deadline(attach->door,
+		      (attach->boot ? clock_ns() : begun_ns) + ATTACH_DEADLINE_NS);
 	error = start_look(attach->door, &attach->info, &attach->fault);
 	if (!error)
 		error = start_load(attach->door, attach->target, &attach->fault);
@@ -185,6 +188,9 @@ static int attach_steps(struct attach *attach)
 	if (!error)
 		error = start_run(attach->door, attach->config, attach->rings.place.path,
 				  &attach->info, &attach->fault);
+	/* Both sides have it mapped now: without a name nothing stays, however anyone ends. */
+	if (!error)
+		place_unlink(&attach->rings.place);
 	return error;
 }
 

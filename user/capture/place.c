@@ -130,9 +130,17 @@ void place_close(struct place *place)
 	*place = PLACE_NONE;
 }
 
+void place_unlink(struct place *place)
+{
+	if (place->directory_fd < 0)
+		return;
+	unlinkat(place->directory_fd, place->name, 0);
+	close(place->directory_fd);
+	place->directory_fd = -1;
+}
+
 void place_remove(struct place *place)
 {
-	if (place->directory_fd >= 0)
-		unlinkat(place->directory_fd, place->name, 0);
+	place_unlink(place);
 	place_close(place);
 }

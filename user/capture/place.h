@@ -37,6 +37,8 @@ int place_create(struct place *place, const struct target *target, enum place_ki
 int place_give(const struct place *place, const struct target *target, mode_t mode);
 /* An existing file, by the path that a person typed: our root's. To be removed later. */
 int place_open(struct place *place, const char *path, struct fault *fault);
+/* Remove the name, keep the file: it is gone when the last who has it open or mapped lets go. */
+void place_unlink(struct place *place);
 /* Remove the file and close it. Harmless when nothing was placed. */
 void place_remove(struct place *place);
 /* Close without removing. */

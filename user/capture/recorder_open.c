@@ -207,6 +207,9 @@ int recorder_open_vm(struct recorder *recorder, struct fault *fault)
 		if (error)
 			return error;
 		rings_lease(&recorder->session, recorder_clock_ns());
+		/* What a VM that has ended left is kept until it is saved. */
+		if (recorder->target.pid)
+			place_unlink(&recorder->session.place);
 		recorder->rings = &recorder->session;
 		return 0;
 	}

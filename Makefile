@@ -13,11 +13,13 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD := build
 
-CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 CLANG ?= clang
 BPFTOOL ?= $(shell command -v bpftool 2>/dev/null || echo /usr/sbin/bpftool)
 ERLC ?= erlc
-MULTIARCH := $(shell $(CC) -print-multiarch)
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
 ERL_INCLUDE ?= /usr/lib/erlang/usr/include
 ERL_LIB ?= /usr/lib/erlang/usr/lib
 
@@ -32,7 +34,7 @@ endif
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .SECONDARY:
-.PHONY: all demo check check-unit bench lint format install clean deps-build deps-test tests vmlinux dialyzer soak fuzz
+.PHONY: all demo check check-unit bench lint format install clean deps-build deps-demo deps-test tests vmlinux dialyzer soak fuzz
 .DEFAULT_GOAL := all
 
 ROOMS := user user/cmd user/view user/timeline user/capture user/trace
@@ -47,11 +49,10 @@ LDLIBS := -L$(ERL_LIB) -lbpf -lelf -lz -lzstd -ljansson -lxxhash -lseccomp -lei 
 
 PACKAGES_BUILD := gcc make clang bpftool libbpf-dev libelf-dev zlib1g-dev libzstd-dev libjansson-dev \
 	libxxhash-dev libseccomp-dev uthash-dev erlang-base erlang-dev
-PACKAGES_TEST := $(PACKAGES_BUILD) bats bats-assert bats-support libcmocka-dev protobuf-compiler jq \
-	python3 shellcheck clang-format clang-tools llvm libclang-rt-14-dev erlang-dialyzer erlang-tools \
-	erlang-runtime-tools erlang-eunit rabbitmq-server amqp-tools procps iproute2 util-linux git
-# Debian's clang brings its own run time library for sanitizers; its package carries the version.
-PACKAGES_TEST := $(filter-out clang-tools llvm,$(PACKAGES_TEST))
+PACKAGES_DEMO := $(PACKAGES_BUILD) jq hostname procps
+PACKAGES_TEST := $(PACKAGES_DEMO) bats bats-assert bats-support libcmocka-dev protobuf-compiler \
+	python3 shellcheck clang-format libclang-rt-14-dev erlang-dialyzer erlang-tools \
+	erlang-runtime-tools erlang-eunit rabbitmq-server amqp-tools iproute2 util-linux git
 
 # $(call need,PACKAGES): install what is missing where that is allowed, otherwise name it and stop.
 define need
@@ -73,6 +74,9 @@ endef
 
 deps-build:
 	$(call need,$(PACKAGES_BUILD))
+
+deps-demo:
+	$(call need,$(PACKAGES_DEMO))
 
 deps-test:
 	$(call need,$(PACKAGES_TEST))
@@ -247,7 +251,7 @@ $(BUILD)/tests/ring_bench: tests/bench/ring_bench.c $(RING_SRC) $(wildcard erl/c
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O2 -g -Ierl/c_src -o $@ tests/bench/ring_bench.c $(RING_SRC) -lpthread
 
 # What the ring costs, what the tracer costs beside OTP's own, what a recording costs the VM.
-bench: deps-build
+bench: deps-demo
 	@$(MAKE) --no-print-directory all $(WORKLOAD_BEAMS) $(BUILD)/tests/ring_bench
 	$(BUILD)/tests/ring_bench
 	tests/bench/record_bench
@@ -259,7 +263,7 @@ soak: tests
 fuzz: deps-test
 	tests/fuzz/run 600
 
-demo: deps-build
+demo: deps-demo
 	@$(MAKE) --no-print-directory all $(WORKLOAD_BEAMS) $(BUILD)/tests/plant
 	@tests/demo/run
 

@@ -255,6 +255,29 @@ def draw_threads(picture, trace, by_track, busy):
         draw_slices(picture, slices, y)
 
 
+def draw_counter(picture, name, samples, indent):
+    """A step curve of (ts, value), with its highest value in the stretch."""
+    before = [s for s in samples if s[0] < picture.start][-1:]
+    shown = before + [s for s in samples if picture.start <= s[0] <= picture.end]
+    top = max((value for _, value in shown), default=0)
+    if not top:
+        return
+    height = 2 * ROW
+    y = picture.track(f"{name} (max {top:,})", height, indent)
+    points, last = [], None
+    for ts, value in shown:
+        x = picture.x(ts)
+        at = y + height - value / top * height
+        if last is not None:
+            points.append(f"{x:.1f},{last:.1f}")
+        points.append(f"{x:.1f},{at:.1f}")
+        last = at
+    first, right = points[0].split(",")[0], picture.x(picture.end)
+    points = [f"{first},{y + height}"] + points + [f"{right},{last:.1f}", f"{right},{y + height}"]
+    picture.out.append(f'<polygon points="{" ".join(points)}" fill="#b7cde8" stroke="#3f6ea5" '
+                       'stroke-width="0.8"/>')
+
+
 def draw_processes(picture, trace, by_track, instants, chosen):
     children = collections.defaultdict(list)
     for uuid, track in trace.tracks.items():
@@ -274,6 +297,10 @@ def draw_processes(picture, trace, by_track, instants, chosen):
                                f'{html.escape(instant.name)}</title></path>')
         for child in children[uuid]:
             slices = by_track.get(child, [])
+            if trace.tracks[child]["counter"]:
+                samples = sorted((ts, value) for track, ts, value in trace.counters
+                                 if track == child)
+                draw_counter(picture, trace.tracks[child]["name"], samples, 14)
             if slices:
                 deep = max(s.depth for s in slices) + 1
                 y = picture.track(trace.tracks[child]["name"], deep * ROW, 14)

@@ -119,6 +119,7 @@ uint64_t perfetto_erlang_mailbox(struct perfetto_erlang *erlang, uint64_t word, 
 	struct track track = {
 		.uuid = track_uuid(TRACK_MAILBOX, word),
 		.name = "mailbox",
+		.description = "messages sent to it and not fetched yet, as far as they were seen",
 		.unit = UNIT_COUNT,
 	};
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "map.h"
+#include "message.h"
 #include "timeline_feed.h"
 
 #define US 1000ULL
@@ -220,6 +221,43 @@ static void two_workers_that_share_a_scheduler_are_runnable_in_turn(void **unuse
 	assert_int_equal(totals_of(feed, PID(1))->runnable_ns, 4 * (MS + US));
 	assert_int_equal(totals_of(feed, PID(3))->runnable_ns, 0);
 	assert_int_equal(totals_of(feed, PID(3))->waiting_ns, 9 * (MS - 10 * US));
+	feed_free(feed);
+}
+
+/* The atom `timeout`, which a recording would name, has number 77 here. */
+static void a_timeout_is_no_message_and_tells_of_waiting(void **unused)
+{
+	struct processes processes = {0};
+	struct messages messages;
+	struct feed *feed = feed_new(MS);
+	struct timeline_sink sink = {.context = feed, .message = feed_message};
+	struct process *process = process_get(&processes, PID(1), MS);
+	struct vm_thread *thread = process_ring(&processes, 1, 101);
+	struct ring_run run = {.scheduler = 1};
+	struct ring_receive timeout = {.shape = {.type = RING_T_ATOM, .atom = {77}}};
+	struct event event = feed_vm(MS, RING_IN, 1, PID(1), &run);
+	struct event fired = feed_vm(3 * MS + US, RING_RECEIVE, 1, PID(1), &timeout);
+
+	(void)unused;
+	messages_init(&messages, &sink, &processes, NULL);
+	messages.timeout_key = 77;
+	/* it looks preempted: 1 ms on, then another is on until it comes back */
+	process_in(&processes, process, thread, &event, 7);
+	event.ts_ns = 2 * MS;
+	event.kind = RING_OUT;
+	process_out(&processes, process, thread, &event, 7);
+	event.kind = RING_IN;
+	process_in(&processes, process_get(&processes, PID(2), 2 * MS), thread, &event, 7);
+	event.ts_ns = 3 * MS;
+	process_in(&processes, process, thread, &event, 7);
+	assert_int_equal(process->totals.runnable_ns, MS);
+	assert_int_equal(message_receive(&messages, process, &fired), 0);
+	assert_int_equal(process->totals.runnable_ns, 0);
+	assert_int_equal(process->totals.waiting_ns, MS);
+	assert_int_equal(process->totals.receives, 0);
+	assert_int_equal(feed->message_count, 0);
+	messages_free(&messages);
+	processes_free(&processes);
 	feed_free(feed);
 }
 
@@ -452,6 +490,7 @@ int main(void)
 		cmocka_unit_test(a_loss_ends_the_run_where_it_begins),
 		cmocka_unit_test(between_runs_it_waits_until_a_message_comes),
 		cmocka_unit_test(two_workers_that_share_a_scheduler_are_runnable_in_turn),
+		cmocka_unit_test(a_timeout_is_no_message_and_tells_of_waiting),
 		cmocka_unit_test(a_spawn_tree_has_its_parents),
 		cmocka_unit_test(collections_pair_up),
 		cmocka_unit_test(equal_messages_pair_first_in_first_out),

@@ -23,6 +23,27 @@ struct mailbox {
 	bool fetches; /* a receive was seen */
 };
 
+static uint64_t text_key(const char *data, size_t bytes)
+{
+	uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a */
+	size_t i;
+
+	for (i = 0; i < bytes; i++)
+		hash = (hash ^ (uint8_t)data[i]) * 0x100000001b3ULL;
+	return hash | 1;
+}
+
+void messages_init(struct messages *messages, const struct timeline_sink *sink,
+		   struct processes *processes, struct trace *trace)
+{
+	*messages = (struct messages){
+		.sink = sink,
+		.processes = processes,
+		.trace = trace,
+		.timeout_key = trace ? text_key("timeout", strlen("timeout")) : 0,
+	};
+}
+
 void messages_free(struct messages *messages)
 {
 	size_t i;
@@ -137,16 +158,6 @@ static void pending_drop(struct messages *messages, struct process *process,
 {
 	pending_remove(messages, process, pending);
 	pending_finish(messages, pending);
-}
-
-static uint64_t text_key(const char *data, size_t bytes)
-{
-	uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a */
-	size_t i;
-
-	for (i = 0; i < bytes; i++)
-		hash = (hash ^ (uint8_t)data[i]) * 0x100000001b3ULL;
-	return hash | 1;
 }
 
 static int atom_key(struct messages *messages, uint32_t atom, uint64_t *key)
@@ -299,16 +310,29 @@ int message_send(struct messages *messages, struct process *from, const struct e
 	return 0;
 }
 
+static bool message_is_timeout(struct messages *messages, const struct ring_shape *shape)
+{
+	uint64_t key;
+
+	return shape->type == RING_T_ATOM && messages->timeout_key &&
+	       !atom_key(messages, shape->atom[0], &key) && key == messages->timeout_key;
+}
+
 int message_receive(struct messages *messages, struct process *to, const struct event *event)
 {
 	struct mailbox *box = to->mailbox;
 	uint64_t key = message_key(to->totals.process, event->receive->shape.fingerprint), stale_ns;
 	struct pending *pending = box ? map_get(&messages->heads, key) : NULL;
 
-	to->last_fetched_ns = event->ts_ns;
 	/* keys of two receivers may collide */
 	while (pending && pending->message.to != to->totals.process)
 		pending = pending->next_same;
+	if (!pending && message_is_timeout(messages, &event->receive->shape)) {
+		process_timed_out(to, event->ts_ns);
+		return 0;
+	}
+	to->totals.receives++;
+	to->last_fetched_ns = event->ts_ns;
 	if (!pending) {
 		struct message message = {
 			.to = to->totals.process,

@@ -7,6 +7,9 @@
  * first. The `receive` event names no sender and means that the message was moved into the private
  * queue. A send to a registered name goes to whoever has the name then.
  *
+ * The VM also reports a timeout of a `receive` as the fetching of the atom `timeout`. Where no such message was
+ * sent, it is none: nothing is given out, but it tells that the process had waited.
+ *
  * A port is said to send the answers to synchronous calls too, which no process ever fetches: what ports
  * send counts in no queue.
  *
@@ -29,16 +32,19 @@ struct messages {
 	struct map names; /* name key -> struct process; see message_name_key */
 	struct processes *processes;
 	struct trace *trace; /* for the text of atoms; NULL: an atom's index is its key */
-	struct map atom_keys; /* atom -> key + 1 as a pointer */
+	struct map atom_keys; /* atom -> key as a pointer */
+	uint64_t timeout_key; /* of the atom `timeout`; 0 unknown */
 	struct pending *free;
 	void **blocks;
 	size_t block_count;
 };
 
+void messages_init(struct messages *messages, const struct timeline_sink *sink,
+		   struct processes *processes, struct trace *trace);
 void messages_free(struct messages *messages);
 /* RING_SEND, RING_SEND_NOPROC by `from`. Returns 0 or -ENOMEM. */
 int message_send(struct messages *messages, struct process *from, const struct event *event);
-/* RING_RECEIVE by `to`. */
+/* RING_RECEIVE by `to`; counts it as one of its receives. */
 int message_receive(struct messages *messages, struct process *to, const struct event *event);
 /* `process` begins to run: what was sent to it has now led to that. */
 void message_ran(struct process *process, uint64_t ts_ns);

@@ -130,7 +130,7 @@ static void process_gap(struct processes *processes, struct process *process, ui
 		const struct vm_thread *thread = map_get(&processes->rings, process->run_ring);
 
 		if (thread && vm_thread_busy(thread, process->since_ns, ts_ns))
-			runnable_ns = gap_ns;
+			runnable_ns = process->guessed_ns = gap_ns;
 	}
 	if (runnable_ns > gap_ns)
 		runnable_ns = gap_ns;
@@ -148,6 +148,7 @@ void process_in(struct processes *processes, struct process *process, struct vm_
 		process_close(processes, *slot, ts_ns, RING_NO_INDEX, false);
 	if (process->phase == PROCESS_ON)
 		process_close(processes, process, ts_ns, RING_NO_INDEX, false);
+	process->guessed_ns = 0;
 	if (process->phase == PROCESS_OFF)
 		process_gap(processes, process, ts_ns);
 	if (!thread->process && !thread->port &&
@@ -199,6 +200,15 @@ void process_sent(struct process *process, uint64_t ts_ns, bool by_port)
 		process->woken_ns = ts_ns;
 	if (!by_port)
 		process->last_sent_ns = ts_ns;
+}
+
+void process_timed_out(struct process *process, uint64_t ts_ns)
+{
+	if (process->phase != PROCESS_ON || ts_ns - process->since_ns > TIMEOUT_SOON_NS)
+		return;
+	process->totals.runnable_ns -= process->guessed_ns;
+	process->totals.waiting_ns += process->guessed_ns;
+	process->guessed_ns = 0;
 }
 
 struct process *process_spawn(struct processes *processes, uint64_t child, uint64_t parent,

@@ -16,7 +16,7 @@
  * 1. a message that was sent to it and not fetched makes it runnable from the `out`;
  * 2. else the first message sent to it (or its spawn) makes it runnable from then on;
  * 3. else it was preempted, and so runnable all along, when it had run PREEMPTED_RUN_NS or more and
- *    its scheduler executed other work without a pause until it ran again;
+ *    its scheduler executed other work without a pause until it ran again, and no timeout follows;
  * 4. else it waited (for a timer, a signal, or a message that was not traced).
  */
 
@@ -27,6 +27,8 @@
 #define PREEMPTED_RUN_NS 200000
 /* From one process's `out` to the next one's `in` on a scheduler that has work. */
 #define SCHEDULER_PAUSE_NS 50000
+/* How soon after its `in` a process that a timer woke says so; a later one may be of `after 0`. */
+#define TIMEOUT_SOON_NS 20000
 
 enum process_phase {
 	PROCESS_UNSEEN = 0, /* no event has told whether it runs */
@@ -46,6 +48,7 @@ struct process {
 	uint64_t woken_ns; /* OFF: runnable since, 0 unknown */
 	struct run_interval run; /* ON: the run; OFF: the one before */
 	uint32_t run_ring;
+	uint64_t guessed_ns; /* ON: runnable time before the run by rule 3 */
 	uint64_t queued; /* messages sent to it and not fetched */
 	uint64_t last_sent_ns, last_fetched_ns; /* messages to it */
 	struct call_stack *calls; /* call.c */
@@ -96,6 +99,8 @@ void process_out(struct processes *processes, struct process *process, struct vm
 		 const struct event *event, uint32_t mfa);
 /* A message was sent to it; one from a port may be the answer to a call, which waits in no queue. */
 void process_sent(struct process *process, uint64_t ts_ns, bool by_port);
+/* A timeout of its `receive` has fired: where it just came on, it had waited for that. */
+void process_timed_out(struct process *process, uint64_t ts_ns);
 /* `child` is a new process, ready to run; an old one of the same word is over. NULL: ENOMEM. */
 struct process *process_spawn(struct processes *processes, uint64_t child, uint64_t parent,
 			      uint32_t initial, uint64_t ts_ns);

@@ -146,9 +146,7 @@ struct timeline *timeline_new(struct trace *trace, const struct timeline_sink *s
 	if (trace && trace_flags(trace))
 		timeline->calls.returns = flags_have(trace_flags(trace), "call") &&
 					  !flags_have(trace_flags(trace), "return_to");
-	timeline->messages.sink = &timeline->sink;
-	timeline->messages.trace = trace;
-	timeline->messages.processes = &timeline->processes;
+	messages_init(&timeline->messages, &timeline->sink, &timeline->processes, trace);
 	timeline->gcs.sink = &timeline->sink;
 	timeline->gcs.ended = timeline_gc_ended;
 	timeline->gcs.context = timeline;
@@ -297,7 +295,6 @@ static int timeline_vm_event(struct timeline *timeline, const struct event *even
 		process->totals.sends++;
 		return message_send(&timeline->messages, process, event);
 	case RING_RECEIVE:
-		process->totals.receives++;
 		return message_receive(&timeline->messages, process, event);
 	case RING_IN:
 	case RING_OUT:

@@ -276,7 +276,7 @@ lint: dialyzer
 	$(call say,LINT,clang-format)
 	$(Q)clang-format --dry-run -Werror $(C_FILES)
 	$(call say,LINT,shellcheck)
-	$(Q)shellcheck $(sort $(SHELL_FILES))
+	$(Q)shellcheck -x $(sort $(SHELL_FILES))
 
 format:
 	clang-format -i $(C_FILES)

@@ -73,7 +73,7 @@ static int thread_cpu(pid_t tid)
 
 static int hog(pid_t tid, uint64_t length_ns, uint64_t *start_ns, uint64_t *end_ns)
 {
-	struct sched_param fifo = { .sched_priority = 1 };
+	struct sched_param fifo = {.sched_priority = 1};
 	int cpu = thread_cpu(tid);
 	cpu_set_t set;
 

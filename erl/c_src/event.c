@@ -504,7 +504,7 @@ static void event_write(const struct event *e, uint8_t kind)
 ERL_NIF_TERM event_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
 	uint64_t state = (uint64_t)TERM_SMALL_VALUE(argv[STATE]);
-	struct session_thread *thread = &session_self;
+	struct session_thread *thread = session_thread();
 	struct event e = {.env = env, .argv = argv, .thread = thread};
 	uint8_t kind = event_kind(argv);
 	uint32_t reason;
@@ -562,7 +562,7 @@ ERL_NIF_TERM event_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 	if (state == SESSION_LEARN)
 		return atom_trace;
 	if (status)
-		status_look(&session_self, state);
+		status_look(session_thread(), state);
 	/* relaxed: only the number is looked at, no memory behind it */
 	if (atomic_load_explicit(&session->state, memory_order_relaxed) == state)
 		live = atomic_load_explicit(&session->live, memory_order_relaxed);

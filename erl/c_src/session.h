@@ -67,6 +67,18 @@ extern struct session sessions[SESSION_MAX];
 extern bool session_fence; /* no membarrier here: enter needs a fence of its own */
 extern _Thread_local struct session_thread session_self;
 
+/*
+ * The calling thread. Where thread-local storage is dynamic its address is a call: the asm keeps
+ * the compiler from making that call anew wherever the pointer is used.
+ */
+static inline struct session_thread *session_thread(void)
+{
+	struct session_thread *thread = &session_self;
+
+	__asm__("" : "+r"(thread));
+	return thread;
+}
+
 /* List a thread, once. Returns false when there are too many: it must stay out of sessions. */
 bool session_list(struct session_thread *thread);
 

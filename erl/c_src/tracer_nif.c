@@ -80,7 +80,7 @@ static struct session *enter(ErlNifEnv *env, ERL_NIF_TERM state)
 
 	if (!enif_get_uint64(env, state, &number) || !number)
 		return NULL;
-	return session_enter(&session_self, number);
+	return session_enter(session_thread(), number);
 }
 
 static ERL_NIF_TERM nif_clock(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
@@ -182,7 +182,7 @@ static ERL_NIF_TERM nif_poll(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
 	live = session_look(session, now_ns, &reason);
 	credits = atomic_load_explicit(&session->ring.control->credits, memory_order_relaxed);
 	atomic_store_explicit(&session->ring.control->heartbeat_ns, now_ns, memory_order_relaxed);
-	session_leave(&session_self);
+	session_leave(session_thread());
 	if (live == SESSION_OVER)
 		return enif_make_tuple2(env, atom(env, "over"), enif_make_uint(env, reason));
 	return enif_make_tuple2(env, atom(env, live == SESSION_PAUSED ? "paused" : "running"),
@@ -207,7 +207,7 @@ static ERL_NIF_TERM nif_set_tracer(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
 	}
 	/* release: the reader that sees the state sees its reason and all that was set up */
 	atomic_store_explicit(&session->ring.control->tracer, tracer, memory_order_release);
-	session_leave(&session_self);
+	session_leave(session_thread());
 	return atom(env, "ok");
 }
 
@@ -223,7 +223,7 @@ static ERL_NIF_TERM nif_set_run(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
 	if (!session)
 		return error(env, -ENOENT);
 	atomic_store_explicit(&session->ring.control->run, run, memory_order_release);
-	session_leave(&session_self);
+	session_leave(session_thread());
 	return atom(env, "ok");
 }
 
@@ -240,7 +240,7 @@ static ERL_NIF_TERM nif_set_names(ErlNifEnv *env, int argc, const ERL_NIF_TERM a
 		return error(env, -ENOENT);
 	atomic_store_explicit(&session->ring.control->names_total, total, memory_order_relaxed);
 	atomic_store_explicit(&session->ring.control->names_done, done, memory_order_release);
-	session_leave(&session_self);
+	session_leave(session_thread());
 	return atom(env, "ok");
 }
 
@@ -265,7 +265,7 @@ static ERL_NIF_TERM nif_put(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 		return error(env, -ENOENT);
 	rc = ring_dict_put(&session->ring, (enum ring_dict_type)type, key, payload.data,
 			   (uint32_t)payload.size);
-	session_leave(&session_self);
+	session_leave(session_thread());
 	return result(env, rc);
 }
 
@@ -279,8 +279,8 @@ static ERL_NIF_TERM nif_publish(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
 	if (!session)
 		return error(env, -ENOENT);
 	enif_get_uint64(env, argv[0], &state);
-	writer = session_writer(&session_self, session, state, env, self_word(env));
-	session_leave(&session_self);
+	writer = session_writer(session_thread(), session, state, env, self_word(env));
+	session_leave(session_thread());
 	return writer ? atom(env, "ok") : error(env, -ENOSPC);
 }
 
@@ -304,12 +304,12 @@ static ERL_NIF_TERM visit_dirty(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
 	enif_get_uint(env, argv[1], &io);
 	enif_get_uint(env, argv[2], &count);
 	enif_get_uint64(env, argv[3], &process);
-	writer = session_writer(&session_self, session, state, env, 0);
+	writer = session_writer(session_thread(), session, state, env, 0);
 	if (writer && process)
 		vm_dirty_scheduler((const void *)process, io != 0, count, &esdp, &number);
 	if (esdp)
-		session_set_scheduler(&session_self, state, esdp, number);
-	session_leave(&session_self);
+		session_set_scheduler(session_thread(), state, esdp, number);
+	session_leave(session_thread());
 	system_sleep_ns(VISIT_NS);
 	return writer ? atom(env, "ok") : error(env, -ENOSPC);
 }
@@ -388,7 +388,7 @@ static ERL_NIF_TERM nif_vm_publish(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
 	if (!session)
 		return error(env, -ENOENT);
 	vm_publish(session->ring.header, release, bits.data);
-	session_leave(&session_self);
+	session_leave(session_thread());
 	return atom(env, "ok");
 }
 

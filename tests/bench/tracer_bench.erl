@@ -52,8 +52,13 @@ ways(Session) ->
      {ours_send_large, [send, Ours], send, Large}].
 
 measure(Ways, Rounds) ->
-    lists:foldl(fun(Round, Sum) -> lists:foldl(fun(Way, S) -> once(Way, Round, S) end, Sum, Ways) end,
-                #{}, lists:seq(1, Rounds)).
+    lists:foldl(fun(Round, Sum) ->
+                        lists:foldl(fun(Way, S) -> once(Way, Round, S) end, Sum, shuffled(Ways))
+                end, #{}, lists:seq(1, Rounds)).
+
+%% No way always comes after the same other one.
+shuffled(Ways) ->
+    [Way || {_, Way} <- lists:sort([{rand:uniform(), Way} || Way <- Ways])].
 
 once({process, _, _, _}, Round, Sum) when Round rem ?ROUNDS_PROCESS =/= 0 ->
     Sum;

@@ -407,6 +407,9 @@ ssize_t target_threads(const struct target *target, struct chunk_task **tasks)
 		if (name)
 			snprintf(task->comm, sizeof(task->comm), "%.*s",
 				 (int)strcspn(name + 1, "\n"), name + 1);
+		name = status_line(status, "State");
+		if (name)
+			task->state = (unsigned char)name[1 + strspn(name + 1, " \t")];
 		free(status);
 	}
 	closedir(folder);

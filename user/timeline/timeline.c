@@ -81,6 +81,26 @@ static void timeline_gc_ended(void *context, const struct gc_interval *gc)
 			 mfa);
 }
 
+/*
+ * What a thread was in when it was listed, if it is a state in which it stays: its first event ends
+ * it. A runnable one may run or wait for a CPU.
+ */
+static enum thread_state task_state(const struct chunk_task *task)
+{
+	switch (task->state) {
+	case 'S':
+	case 'I':
+		return THREAD_SLEEPING;
+	case 'D':
+		return THREAD_BLOCKED;
+	case 'T':
+	case 't':
+		return THREAD_STOPPED;
+	default:
+		return THREAD_UNKNOWN;
+	}
+}
+
 static int timeline_known(struct timeline *timeline)
 {
 	const struct trace_thread *threads;
@@ -95,6 +115,7 @@ static int timeline_known(struct timeline *timeline)
 		if (!thread)
 			return -ENOMEM;
 		threads_name(thread, tasks[i].comm);
+		thread->now.state = task_state(&tasks[i]);
 	}
 	count = trace_threads(timeline->trace, &threads);
 	for (i = 0; i < count; i++) {

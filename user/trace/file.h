@@ -79,7 +79,7 @@ struct chunk_clock {
 struct chunk_task {
 	int32_t tid, tgid;
 	int32_t ns_tid; /* in the target's pid namespace */
-	int32_t reserved;
+	int32_t state; /* as /proc prints it: 'S', 'R', ...; 0 unknown */
 	char comm[16];
 };
 

@@ -146,6 +146,27 @@ clean()
 	clean a
 }
 
+@test "a VM with process, network and mount namespaces of its own, as in a container" {
+	[[ $(id -u) == 0 ]] || skip "namespaces need root"
+	local inside
+	vm_launch a unshare --fork --kill-child --pid --net --mount --mount-proc sh -c \
+		'ip link set lo up && mount -t tmpfs tmpfs /dev/shm && { epmd & } && sleep 0.5 && exec "$@"' sh -- \
+		-sname "bw${VM_ID,,}a"
+	inside=$(pgrep -P "$(vm_pid a)")
+	busy a
+	run "$BEAMWEAVE" record -p "$inside" -c lists:seq/2 -d 1 -o x.bwt
+	echo "$output"
+	[[ $status == 0 ]]
+	[[ $output == *"recording $(vm_node a) (pid $inside): calls of 1 function"* ]]
+	(($(calls) >= 5))
+	# The threads that wrote are known by their numbers out here.
+	local tid
+	tid=$("$BEAMWEAVE" report loss --json x.bwt | jq '[.rings[] | select(.tid) | .tid] | max')
+	[[ -d /proc/$inside/task/$tid ]]
+	[[ -z $(ls "/proc/$inside/root/dev/shm") ]]
+	[[ $(vm_traced a) == "[]" ]]
+}
+
 @test "a session in /tmp where /dev/shm cannot be had" {
 	vm_start a
 	busy a

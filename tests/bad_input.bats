@@ -121,7 +121,7 @@ caret()
 	caret "lists:'seq" 6 "this quote is not closed"
 	caret "4lists" 0 "a module's name does not begin with a digit"
 	caret "My.App.4x" 7 "a function's name does not begin with a digit"
-	caret "_" 0 "name a module or a function: all calls are too many"
+	caret "_:seq/2" 0 "a module has to be named: all of them are too many"
 	caret "größe:läuft ab" 11 "this character does not belong here"
 }
 

@@ -18,9 +18,10 @@ static const struct {
 
 static void usage_print(FILE *out)
 {
-	fprintf(out, "Usage: beamweave COMMAND [OPTION...]\n\n"
-		     "Records what an Erlang VM does and what Linux does to its threads, on one clock, "
-		     "and says\nwhy something was late.\n\nCommands:\n");
+	fprintf(out,
+		"Usage: beamweave COMMAND [OPTION...]\n\n"
+		"Records what an Erlang VM does and what Linux does to its threads, on one clock, "
+		"and says\nwhy something was late.\n\nCommands:\n");
 	for (size_t i = 0; i < COMMANDS; i++)
 		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].about);
 	fprintf(out, "\nExamples:\n"

@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS	1000000000ull
-#define DICT_BYTES	(16u << 20)
+#define SECOND_NS	 1000000000ull
+#define DICT_BYTES	 (16u << 20)
 #define DICT_PER_PROCESS 192 /* a name and an initial call */
-#define DICT_MAX	(256u << 20)
-#define THREADS_MIN	64
+#define DICT_MAX	 (256u << 20)
+#define THREADS_MIN	 64
 
 struct attach {
 	const struct capture_config *config;
@@ -178,8 +178,7 @@ static int attach_steps(struct attach *attach)
 	if (error)
 		return error;
 	/* One deadline for everything; a VM that had to start first has it from its first answer. */
-	door_deadline(attach->door,
-		      (attach->boot ? clock_ns() : begun_ns) + ATTACH_DEADLINE_NS);
+	door_deadline(attach->door, (attach->boot ? clock_ns() : begun_ns) + ATTACH_DEADLINE_NS);
 	error = start_look(attach->door, &attach->info, &attach->fault);
 	if (!error)
 		error = start_load(attach->door, attach->target, &attach->fault);

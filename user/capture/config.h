@@ -12,7 +12,7 @@
 
 #define ATOM_BYTES (255 * 4 + 1) /* of an atom's text: 255 characters of UTF-8, a 0 */
 
-/* Functions to trace. An empty name stands for any. */
+/* Functions to trace. An empty function stands for any. */
 struct call_spec {
 	char module[ATOM_BYTES];
 	char function[ATOM_BYTES];

@@ -304,8 +304,8 @@ static int call_fault(const struct door *door, const char *module, const char *f
 	if (error == ETIMEDOUT)
 		return fault_set(fault, -ETIMEDOUT, NULL,
 				 "the node does not answer (stopped, or too busy)");
-	return fault_set(fault, -error, NULL, "the connection broke in %s:%s: %s", module,
-			 function, strerror(error));
+	return fault_set(fault, -error, NULL, "the connection broke in %s:%s: %s", module, function,
+			 strerror(error));
 }
 
 /* Exactly `bytes` from the node. Returns 0 or an errno. */
@@ -363,8 +363,7 @@ static int packet_receive(struct door *door, ei_x_buff *packet, int *payload)
 	    (uint8_t)packet->buff[1] != VERSION_MAGIC)
 		return 0;
 	end = term_check(packet->buff, bytes, 2);
-	if (end > 0 && end + 1 < (int64_t)bytes &&
-	    (uint8_t)packet->buff[end] == VERSION_MAGIC &&
+	if (end > 0 && end + 1 < (int64_t)bytes && (uint8_t)packet->buff[end] == VERSION_MAGIC &&
 	    term_check(packet->buff, bytes, (size_t)end + 1) > 0)
 		*payload = (int)end + 1;
 	return 0;

@@ -44,7 +44,7 @@ static json_t *flags_json(const struct recorder *recorder)
 		uint32_t event;
 		const char *flag;
 	} flags[] = {
-		{VM_MESSAGES, "send"}, {VM_MESSAGES, "receive"}, {VM_RUNNING, "running"},
+		{VM_MESSAGES, "send"},	 {VM_MESSAGES, "receive"},	{VM_RUNNING, "running"},
 		{VM_RUNNING, "exiting"}, {VM_GC, "garbage_collection"}, {VM_PROCS, "procs"},
 		{VM_PORTS, "ports"},
 	};
@@ -70,7 +70,7 @@ static json_t *vm_json(const struct recorder *recorder)
 
 	json_object_set_new(vm, "attached", json_boolean(recorder->attached));
 	put_text(vm, "why",
-		 recorder->attached ? NULL
+		 recorder->attached	       ? NULL
 		 : *recorder->attach_fault.why ? recorder->attach_fault.why
 					       : "it was not asked for");
 	put_text(vm, "fix", recorder->attached ? NULL : recorder->attach_fault.fix);
@@ -114,8 +114,8 @@ static json_t *kernel_json(const struct recorder *recorder)
 
 	for (int probe = 0; recorder->kernel && probe < KERNEL_PROBES; probe++)
 		if (kernel_enabled(recorder->kernel) & 1u << probe)
-			json_array_append_new(enabled, json_string(kernel_probe_name(
-							       (enum kernel_probe)probe)));
+			json_array_append_new(
+				enabled, json_string(kernel_probe_name((enum kernel_probe)probe)));
 	for (size_t i = 0; i < count; i++) {
 		json_t *item = json_object();
 
@@ -139,7 +139,7 @@ static json_t *options_json(const struct capture_config *config)
 
 		if (spec->arity >= 0)
 			snprintf(arity, sizeof(arity), "%d", spec->arity);
-		snprintf(text, sizeof(text), "%s:%s/%s", *spec->module ? spec->module : "_",
+		snprintf(text, sizeof(text), "%s:%s/%s", spec->module,
 			 *spec->function ? spec->function : "_", arity);
 		json_array_append_new(calls, text_json(text));
 	}

@@ -264,9 +264,10 @@ int node_find(const struct target *target, uint32_t without, struct node *node, 
 	if (protocol && strcmp(protocol, "inet_tcp") && strcmp(protocol, "inet6_tcp")) {
 		free(listeners);
 		node->tls = true;
-		return fault_set(fault, -EPROTONOSUPPORT, NULL,
-				 "the node's distribution runs over %.60s, which is not spoken here",
-				 protocol);
+		return fault_set(
+			fault, -EPROTONOSUPPORT, NULL,
+			"the node's distribution runs over %.60s, which is not spoken here",
+			protocol);
 	}
 	listeners_find(listeners, target->pid);
 	if (!(without & WITHOUT_EPMD))

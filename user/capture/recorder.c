@@ -162,8 +162,10 @@ static void session_broken(struct run *run)
 
 	recorder->rings = NULL;
 	recorder->attached = false;
-	fault_set(&recorder->attach_fault, -EIO, NULL, "the session's file was truncated by others");
-	recorder_note(run->view, "the session's file was truncated by others: Erlang events end here%s",
+	fault_set(&recorder->attach_fault, -EIO, NULL,
+		  "the session's file was truncated by others");
+	recorder_note(run->view,
+		      "the session's file was truncated by others: Erlang events end here%s",
 		      kernel ? ", the kernel's go on" : "");
 	if (!kernel)
 		run_end(run, RECORDER_TRACER_FAILED);
@@ -240,17 +242,16 @@ static void limits_watch(struct run *run)
 	struct recorder *recorder = run->recorder;
 	const struct capture_config *config = recorder->config;
 	uint64_t margin = CLOSING_BYTES < config->max_bytes / 8 ? CLOSING_BYTES
-								 : config->max_bytes / 8;
+								: config->max_bytes / 8;
 
 	if (config->duration_ns && recorder->begun_ns &&
 	    recorder->now_ns - recorder->begun_ns >= config->duration_ns)
 		run_end(run, RECORDER_TIME);
-	if (config->max_bytes && file_bytes(recorder->writer) + pending_bytes(recorder) + margin >=
-					 config->max_bytes)
+	if (config->max_bytes &&
+	    file_bytes(recorder->writer) + pending_bytes(recorder) + margin >= config->max_bytes)
 		run_end(run, RECORDER_SIZE);
 	/* Erlang events are counted where they are made; without them the kernel's are. */
-	if (config->max_events && run->vm_settled && !recorder->attached &&
-	    !recorder->rings) {
+	if (config->max_events && run->vm_settled && !recorder->attached && !recorder->rings) {
 		recorder_count(recorder);
 		if (recorder->kernel_recorded >= config->max_events)
 			run_end(run, RECORDER_EVENTS);
@@ -384,9 +385,8 @@ static void run_stop(struct run *run)
 	if (recorder->kernel)
 		kernel_stop(recorder->kernel);
 	while (recorder->rings && !rings_broken()) {
-		recorder->tracer_confirmed =
-			rings_tracer(recorder->rings) == RING_TRACER_ENDED ||
-			rings_tracer(recorder->rings) == RING_TRACER_NONE;
+		recorder->tracer_confirmed = rings_tracer(recorder->rings) == RING_TRACER_ENDED ||
+					     rings_tracer(recorder->rings) == RING_TRACER_NONE;
 		if (recorder->tracer_confirmed || end_wait_over(run))
 			break;
 		if (writable && (recorder_drain(recorder, true) < 0 || recorder_follow(recorder)))

@@ -146,9 +146,10 @@ int recorder_open_kernel(struct recorder *recorder, struct fault *fault)
 	count = kernel_missing(recorder->kernel, &missing);
 	for (size_t i = 0; i < count; i++)
 		if (config->kernel_required & 1u << missing[i].probe)
-			return fault_set(fault, -EPERM, missing[i].fix,
-					 "the kernel probe '%s' was asked for and cannot be had: %s",
-					 kernel_probe_name(missing[i].probe), missing[i].why);
+			return fault_set(
+				fault, -EPERM, missing[i].fix,
+				"the kernel probe '%s' was asked for and cannot be had: %s",
+				kernel_probe_name(missing[i].probe), missing[i].why);
 	return 0;
 }
 
@@ -166,9 +167,9 @@ int recorder_open_output(struct recorder *recorder, struct fault *fault)
 	recorder->created_ns = recorder_clock_ns();
 	recorder->now_ns = recorder->created_ns;
 	recorder->created_wall_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-	samples_open(&recorder->samples, recorder->target.pid ? recorder->target.pid
-				     : recorder->command.pid  ? recorder->command.pid
-							      : getpid());
+	samples_open(&recorder->samples, recorder->target.pid	 ? recorder->target.pid
+					 : recorder->command.pid ? recorder->command.pid
+								 : getpid());
 	return 0;
 }
 

@@ -138,7 +138,8 @@ int recorder_write_end(struct recorder *recorder)
 	keep_first(&error, write_clock(recorder));
 	keep_first(&error, meta_write(recorder));
 	keep_first(&error, write_counts(recorder));
-	keep_first(&error, samples_write(&recorder->samples, recorder->writer, recorder_clock_ns()));
+	keep_first(&error,
+		   samples_write(&recorder->samples, recorder->writer, recorder_clock_ns()));
 	keep_first(&error, recorder_follow(recorder));
 	return error;
 }

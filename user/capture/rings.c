@@ -85,8 +85,8 @@ static int room_fault(const struct rings *rings, uint64_t bytes, struct fault *f
 
 static int session_map(struct rings *rings, uint64_t bytes, int flags)
 {
-	rings->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags,
-			  rings->place.fd, 0);
+	rings->map =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, rings->place.fd, 0);
 	if (rings->map == MAP_FAILED) {
 		rings->map = NULL;
 		return -errno;
@@ -344,8 +344,8 @@ int64_t rings_drain_names(struct rings *rings, struct file_writer *writer, rings
 
 static uint32_t thread_count(const struct rings *rings)
 {
-	uint32_t count = atomic_load_explicit(&rings->ring.control->thread_count,
-					      memory_order_acquire);
+	uint32_t count =
+		atomic_load_explicit(&rings->ring.control->thread_count, memory_order_acquire);
 
 	return count < rings->ring.thread_max ? count : rings->ring.thread_max;
 }
@@ -403,8 +403,8 @@ void rings_counts(const struct rings *rings, struct rings_counts *counts)
 		const struct ring_thread *thread = &rings->ring.threads[i];
 
 		for (size_t kind = 0; kind < RING_KINDS; kind++) {
-			uint64_t recorded = atomic_load_explicit(&thread->recorded[kind],
-								 memory_order_relaxed);
+			uint64_t recorded =
+				atomic_load_explicit(&thread->recorded[kind], memory_order_relaxed);
 
 			counts->by_kind[kind] += recorded;
 			counts->recorded += recorded;

@@ -73,8 +73,8 @@ int start_look(struct door *door, struct start_info *info, struct fault *fault)
 	if (ei_x_new(&reply))
 		return -ENOMEM;
 	error = node_call(door, "erlang", "node", NULL, &reply, &index, fault);
-	if (!error && !ei_decode_atom_as(reply.buff, &index, name, sizeof(name), ERLANG_UTF8, NULL,
-					 NULL))
+	if (!error &&
+	    !ei_decode_atom_as(reply.buff, &index, name, sizeof(name), ERLANG_UTF8, NULL, NULL))
 		snprintf(info->node, sizeof(info->node), "%.500s", name);
 	if (!error)
 		error = node_call(door, "erlang", "system_info", "otp_release", &reply, &index,
@@ -121,11 +121,9 @@ int start_booted(struct door *door, struct fault *fault)
 
 /* ---- Options of the controller ---- */
 
-static void encode_atom_or_any(ei_x_buff *map, const char *text)
+static void encode_name(ei_x_buff *map, const char *name)
 {
-	const char *atom = *text ? text : "_";
-
-	ei_x_encode_atom_len_as(map, atom, (int)strlen(atom), ERLANG_UTF8, ERLANG_UTF8);
+	ei_x_encode_atom_len_as(map, name, (int)strlen(name), ERLANG_UTF8, ERLANG_UTF8);
 }
 
 static void encode_calls(ei_x_buff *map, const struct capture_config *config)
@@ -137,8 +135,8 @@ static void encode_calls(ei_x_buff *map, const struct capture_config *config)
 		const struct call_spec *spec = &config->calls[i];
 
 		ei_x_encode_tuple_header(map, 3);
-		encode_atom_or_any(map, spec->module);
-		encode_atom_or_any(map, spec->function);
+		encode_name(map, spec->module);
+		encode_name(map, *spec->function ? spec->function : "_");
 		if (spec->arity < 0)
 			ei_x_encode_atom(map, "_");
 		else
@@ -227,8 +225,8 @@ static void decode_list(const char *data, int *index, char *text, size_t bytes)
 
 		term_words(data, index, word, sizeof(word));
 		if (used < (int)bytes)
-			used += snprintf(text + used, bytes - (size_t)used, "%s%s", used ? ", " : "",
-					 word);
+			used += snprintf(text + used, bytes - (size_t)used, "%s%s",
+					 used ? ", " : "", word);
 	}
 }
 
@@ -258,9 +256,10 @@ static int answer_fault(const char *data, int index, struct fault *fault)
 	if (arity == 3 && !strcmp(tag, "tracer_present")) {
 		term_words(data, &index, first, sizeof(first));
 		term_words(data, &index, second, sizeof(second));
-		return fault_set(fault, -EBUSY,
-				 "a process of OTP 25 and 26 has one tracer: stop the other one first",
-				 "another tracer is there: %s (%s)", first, second);
+		return fault_set(
+			fault, -EBUSY,
+			"a process of OTP 25 and 26 has one tracer: stop the other one first",
+			"another tracer is there: %s (%s)", first, second);
 	}
 	if (arity == 2 && !strcmp(tag, "busy")) {
 		term_words(data, &index, first, sizeof(first));

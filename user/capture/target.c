@@ -232,7 +232,8 @@ int target_open(struct target *target, pid_t pid, bool use_pidfd, struct fault *
 	if (!target_is_vm(pid)) {
 		if (exe_read(pid, path))
 			snprintf(path, sizeof(path), "another user's program");
-		error = fault_set(fault, -ENOEXEC, "give the process id of a beam.smp: pgrep -a beam",
+		error = fault_set(fault, -ENOEXEC,
+				  "give the process id of a beam.smp: pgrep -a beam",
 				  "process %d is no Erlang VM: it runs %.300s", pid, path);
 		goto failed;
 	}

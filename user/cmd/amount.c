@@ -34,7 +34,7 @@ static int amount_parse(const char *text, const struct unit *units, double *valu
 int amount_duration(const char *text, uint64_t *ns)
 {
 	static const struct unit units[] = {
-		{"", 1e9},   {"s", 1e9},     {"ms", 1e6},     {"us", 1e3}, {"ns", 1},
+		{"", 1e9},   {"s", 1e9},    {"ms", 1e6},   {"us", 1e3}, {"ns", 1},
 		{"m", 60e9}, {"min", 60e9}, {"h", 3600e9}, {NULL, 0},
 	};
 	double value;
@@ -48,10 +48,10 @@ int amount_duration(const char *text, uint64_t *ns)
 int amount_bytes(const char *text, uint64_t *bytes)
 {
 	static const struct unit units[] = {
-		{"", 1},	   {"B", 1},		{"k", 1 << 10},	  {"K", 1 << 10},
-		{"kB", 1 << 10},   {"KB", 1 << 10},	{"KiB", 1 << 10}, {"M", 1 << 20},
-		{"MB", 1 << 20},   {"MiB", 1 << 20},	{"G", 1 << 30},	  {"GB", 1 << 30},
-		{"GiB", 1 << 30}, {"T", 0x1p40}, {NULL, 0},
+		{"", 1},	  {"B", 1},	    {"k", 1 << 10},   {"K", 1 << 10},
+		{"kB", 1 << 10},  {"KB", 1 << 10},  {"KiB", 1 << 10}, {"M", 1 << 20},
+		{"MB", 1 << 20},  {"MiB", 1 << 20}, {"G", 1 << 30},   {"GB", 1 << 30},
+		{"GiB", 1 << 30}, {"T", 0x1p40},    {NULL, 0},
 	};
 	double value;
 	int error = amount_parse(text, units, &value);

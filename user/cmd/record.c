@@ -15,13 +15,13 @@
 #include "recorder.h"
 #include "spec.h"
 
-#define DURATION_NS	30000000000ull
-#define SIZE_MAX_BYTES	(1ull << 30)
-#define BUFFER_BYTES	(64ull << 20)
-#define CAPTURE_BYTES	512
-#define CAPTURE_DEPTH	8
-#define COMMAND_LINE	4096
-#define LIST_MAX	4096
+#define DURATION_NS    30000000000ull
+#define SIZE_MAX_BYTES (1ull << 30)
+#define BUFFER_BYTES   (64ull << 20)
+#define CAPTURE_BYTES  512
+#define CAPTURE_DEPTH  8
+#define COMMAND_LINE   4096
+#define LIST_MAX       4096
 
 #define PROBE(name) (1u << KERNEL_##name)
 #define KERNEL_USUAL                                                                               \
@@ -43,9 +43,12 @@ static const struct amount_name event_names[] = {
 };
 
 static const struct amount_name probe_names[] = {
-	{"sched", PROBE(SCHED)},	 {"process", PROBE(PROCESS)},
-	{"blocking", PROBE(BLOCKING)},	 {"socket", PROBE(SOCKET)},
-	{"socket_io", PROBE(SOCKET_IO)}, {"syscall", PROBE(SYSCALL)},
+	{"sched", PROBE(SCHED)},
+	{"process", PROBE(PROCESS)},
+	{"blocking", PROBE(BLOCKING)},
+	{"socket", PROBE(SOCKET)},
+	{"socket_io", PROBE(SOCKET_IO)},
+	{"syscall", PROBE(SYSCALL)},
 	{NULL, 0},
 };
 
@@ -124,16 +127,17 @@ static const struct argp_option options[] = {
 	{"calls", 'c', "SPEC", 0,
 	 "Calls of Mod, Mod:Fun, Mod:Fun/Arity, or Elixir's Mod.fun/arity; repeatable", 0},
 	{"events", 'e', "LIST", 0,
-	 "messages, running, gc, procs, ports; sched, socket, syscall: what is named here must be had",
+	 "messages, running, gc, procs, ports; sched, socket, syscall: what is named here must be "
+	 "had",
 	 0},
-	{"messages", OPT_MESSAGES, 0, 0, "The same as -e messages, and so on:", 0},
-	{"running", OPT_RUNNING, 0, 0, "when processes are scheduled", 0},
-	{"gc", OPT_GC, 0, 0, "garbage collections", 0},
-	{"procs", OPT_PROCS, 0, 0, "spawns, exits, links, registered names", 0},
-	{"ports", OPT_PORTS, 0, 0, "ports opened and closed", 0},
-	{"sched", OPT_SCHED, 0, 0, "the kernel's scheduling", 0},
-	{"socket", OPT_SOCKET, 0, 0, "the kernel's socket events", 0},
-	{"syscall", OPT_SYSCALL, 0, 0, "every system call", 0},
+	{"messages", OPT_MESSAGES, 0, 0, "-e messages: sends and receives", 0},
+	{"running", OPT_RUNNING, 0, 0, "-e running: when processes are on a scheduler", 0},
+	{"gc", OPT_GC, 0, 0, "-e gc: garbage collections", 0},
+	{"procs", OPT_PROCS, 0, 0, "-e procs: spawns, exits, links, registered names", 0},
+	{"ports", OPT_PORTS, 0, 0, "-e ports: ports opened and closed", 0},
+	{"sched", OPT_SCHED, 0, 0, "-e sched: the kernel's scheduling", 0},
+	{"socket", OPT_SOCKET, 0, 0, "-e socket: the kernel's socket events", 0},
+	{"syscall", OPT_SYSCALL, 0, 0, "-e syscall: every system call", 0},
 	{"pids", OPT_PIDS, "LIST", 0,
 	 "Only these: <0.1.0>, registered names; or all, existing, new", 0},
 	{"capture", OPT_CAPTURE, "args|return|args,return", 0,
@@ -147,34 +151,39 @@ static const struct argp_option options[] = {
 	 "sched, process, blocking, socket, socket_io, syscall: these, and they must be had", 0},
 	{"no-attach", OPT_NO_ATTACH, 0, 0, "Leave the VM alone: kernel only", 0},
 	{"without", OPT_WITHOUT, "NAME", 0,
-	 "Act as if it could not be had: a probe of the kernel, or cmdline, epmd, pidfd, devshm, names",
+	 "Act as if it could not be had: a probe of the kernel, or cmdline, epmd, pidfd, devshm, "
+	 "names",
 	 0},
 	{"mode", OPT_MODE, "discard|overwrite", 0,
-	 "When the ring is full: lose the newest (drained all the time), or keep the newest until the end",
+	 "When the ring is full: lose the newest (drained all the time), or keep the newest until "
+	 "the end",
 	 0},
 	{"buffer-size", OPT_BUFFER_SIZE, "SIZE", 0, "of the VM's ring (64M)", 0},
 	{0, 0, 0, 0, "Until:", 4},
-	{"duration", 'd', "TIME", 0, "30, 500ms, 2m; 0: until Ctrl-C (30 s; a command: its end)", 0},
+	{"duration", 'd', "TIME", 0, "30, 500ms, 2m; 0: until Ctrl-C (30 s; a command: its end)",
+	 0},
 	{"max-events", 'l', "N", 0, "Erlang events (without them, the kernel's)", 0},
 	{"max-size", OPT_MAX_SIZE, "SIZE", 0, "of the file (1G; 0: no limit)", 0},
 	{"fail-on-loss", OPT_FAIL_ON_LOSS, 0, 0, "Exit with 3 when events were lost", 0},
 	{0, 0, 0, 0, "Output:", 5},
-	{"output", 'o', "FILE", 0, "beamweave.bwt; one that is there becomes FILE.old; - streams", 0},
+	{"brief-help", 'h', 0, OPTION_HIDDEN, 0, 0},
+	{"output", 'o', "FILE", 0, "beamweave.bwt; one that is there becomes FILE.old; - streams",
+	 0},
 	{0},
 };
 
 static const char doc[] =
 	"Record what an Erlang VM does and what Linux does to its threads.\v"
 	"EXAMPLES:\n"
-	"  beamweave record -p 1234                    scheduling, sockets, names; no trace flag\n"
-	"  beamweave record -n shop -c shop_cart -d 5  calls of a module, for 5 s\n"
+	"  beamweave record -p 1234                     names, scheduling, sockets\n"
+	"  beamweave record -n shop -c shop_cart -d 5   calls of a module, for 5 s\n"
 	"  beamweave record -n shop -c Shop.Cart.add/2 --capture args,return\n"
 	"  beamweave record -p 1234 --messages --gc --running -l 100k\n"
-	"  beamweave record -d 0 -- erl -sname shop    from its start to its end\n"
-	"  beamweave record --session /dev/shm/...     a VM without distribution\n"
+	"  beamweave record -- erl -sname shop          from its start to its end\n"
+	"  beamweave record --session /dev/shm/...      a VM without distribution\n"
 	"\n"
-	"Exit status: 0 done, 1 failed, 2 bad usage, 3 events were lost (--fail-on-loss); that of COMMAND is "
-	"passed on.";
+	"Exit status: 0 done, 1 failed, 2 bad usage, 3 events were lost and\n"
+	"--fail-on-loss was given; that of COMMAND is passed on.";
 
 /* ---- Parsing ---- */
 
@@ -404,6 +413,9 @@ static error_t option_parse(int key, char *value, struct argp_state *state)
 	case 'o':
 		config->output = value;
 		break;
+	case 'h':
+		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+		break;
 	case ARGP_KEY_ARG:
 		/* The first word that is no option begins the command. */
 		config->command = &state->argv[state->next - 1];
@@ -461,8 +473,8 @@ static void env_settle(void)
 	struct capture_config *config = &env.config;
 
 	config->attach = !env.no_attach && !config->session;
-	config->attach_required =
-		config->attach && (config->call_count || config->events || env.tracer);
+	config->attach_required = config->attach &&
+				  (config->call_count || config->events || env.tracer);
 	if (env.kernel_given) {
 		config->kernel_wanted = env.kernel_named;
 		config->kernel_required |= env.kernel_named;

@@ -127,7 +127,8 @@ void record_manual_print(pid_t pid)
 	struct code code;
 
 	if (!code_installed(&code) && !code_unpack(&code)) {
-		fputs("  its own shell can start a recording, with beamweave's OTP application in its "
+		fputs("  its own shell can start a recording, with beamweave's OTP application in "
+		      "its "
 		      "code path:\n    beamweave:start(#{}).\n",
 		      stderr);
 		return;
@@ -138,6 +139,6 @@ void record_manual_print(pid_t pid)
 		"beamweave:start(#{events => [messages, running, gc]}).\n"
 		"  and here, with the path that it returns:\n"
 		"    beamweave record --session PATH\n",
-		in_container(pid) ? " (in a container: copy both into it before)" : "",
-		code.ebin, code.library);
+		in_container(pid) ? " (in a container: copy both into it before)" : "", code.ebin,
+		code.library);
 }

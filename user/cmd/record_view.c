@@ -132,7 +132,8 @@ static void limit_words(const struct capture_config *config, char *text, size_t 
 
 	*text = 0;
 	if (config->duration_ns) {
-		snprintf(word, sizeof(word), "after %s", duration_text(config->duration_ns, number));
+		snprintf(word, sizeof(word), "after %s",
+			 duration_text(config->duration_ns, number));
 		text_add(text, bytes, ", ", word);
 	}
 	if (config->max_events) {
@@ -140,8 +141,7 @@ static void limit_words(const struct capture_config *config, char *text, size_t 
 			 count_text(config->max_events, number));
 		text_add(text, bytes, ", ", word);
 	}
-	text_add(text, bytes, " or ",
-		 config->command ? "with the command" : "with Ctrl-C");
+	text_add(text, bytes, " or ", config->command ? "with the command" : "with Ctrl-C");
 }
 
 static void missing_print(const char *what, const char *why, const char *fix)
@@ -192,12 +192,13 @@ static void view_progress(void *context, const struct recorder *recorder)
 	struct record_view *view = context;
 	uint64_t events = recorder->recorded + recorder->kernel_recorded;
 	uint64_t lost = recorder->discarded + recorder->kernel_discarded;
-	uint64_t passed_ns = recorder->now_ns - view->events_ns;
+	uint64_t since_ns = view->events_ns ? view->events_ns : recorder->created_ns;
+	uint64_t passed_ns = recorder->now_ns - since_ns;
 	char rate[32], lost_words[64], size[32], left[32], number[32];
 
 	if (!view->terminal)
 		return;
-	count_text(view->events_ns && passed_ns && events >= view->events
+	count_text(passed_ns && events >= view->events
 			   ? (uint64_t)((double)(events - view->events) * SECOND_NS /
 					(double)passed_ns)
 			   : 0,

@@ -135,22 +135,16 @@ static int arity(struct parser *parser, struct call_spec *spec)
 	return 0;
 }
 
-static int module(struct parser *parser, struct call_spec *spec, bool *elixir)
+static int module(struct parser *parser, struct call_spec *spec)
 {
-	*elixir = false;
-	if (*parser->at == '_' && !is_word(parser->at[1])) {
-		parser->at++;
-		return 0;
-	}
-	if (isupper((unsigned char)*parser->at)) {
-		*elixir = true;
+	if (*parser->at == '*' || (*parser->at == '_' && !is_word(parser->at[1])))
+		return fail(parser, parser->at,
+			    "a module has to be named: all of them are too many");
+	if (isupper((unsigned char)*parser->at))
 		return alias(parser, spec->module);
-	}
 	/* Elixir's way to write an Erlang module: ":lists" */
-	if (*parser->at == ':') {
-		*elixir = true;
+	if (*parser->at == ':')
 		parser->at++;
-	}
 	if (*parser->at == '\'' || *parser->at == '"')
 		return quoted(parser, spec->module);
 	if (isdigit((unsigned char)*parser->at))
@@ -161,7 +155,6 @@ static int module(struct parser *parser, struct call_spec *spec, bool *elixir)
 int spec_parse(const char *text, struct call_spec *spec, struct spec_error *error)
 {
 	struct parser parser = {.text = text, .at = text, .error = error};
-	bool elixir;
 	int result;
 
 	memset(spec, 0, sizeof(*spec));
@@ -169,7 +162,7 @@ int spec_parse(const char *text, struct call_spec *spec, struct spec_error *erro
 	spec->arity = -1;
 	if (!*text)
 		return fail(&parser, text, "a module is expected here");
-	result = module(&parser, spec, &elixir);
+	result = module(&parser, spec);
 	if (result)
 		return result;
 	/* Both languages' signs are understood behind any module. */
@@ -187,8 +180,6 @@ int spec_parse(const char *text, struct call_spec *spec, struct spec_error *erro
 	}
 	if (*parser.at)
 		return fail(&parser, parser.at, "this character does not belong here");
-	if (!*spec->module && !*spec->function)
-		return fail(&parser, text, "name a module or a function: all calls are too many");
 	return 0;
 }
 

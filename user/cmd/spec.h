@@ -12,8 +12,8 @@ struct spec_error {
 };
 
 /*
- * Mod, Mod:Fun, Mod:Fun/Arity; Elixir's Mod, Mod.fun, Mod.fun/arity; _ or * for any function, _ for
- * any module before a function. Atoms that need them may be quoted. Returns 0 or -EINVAL with `error`.
+ * Mod, Mod:Fun, Mod:Fun/Arity; Elixir's Mod, Mod.fun, Mod.fun/arity; _ or * for any function or arity.
+ * Atoms may be quoted. Returns 0 or -EINVAL with `error`.
  */
 int spec_parse(const char *text, struct call_spec *spec, struct spec_error *error);
 

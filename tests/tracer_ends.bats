@@ -92,6 +92,18 @@ check() { # MODULE:FUNCTION(...): a test in tests/tracer that must return ok
 	check 'tracer_ends:rounds(20)'
 }
 
+@test "modules that came over a door go, but for the tracer's" {
+	vm_start_plain door -pa "$VM_DIR/ebin"
+	vm_rpc door "application:set_env(beamweave, library, \"$BUILD/beamweave_tracer.so\")"
+	run vm_rpc door "tracer_ends:over_a_door(\"$BUILD/ebin\")"
+	echo "$output"
+	cat "$VM_DIR/vm/door.log"
+	rm -f "/dev/shm/bwtest-$(vm_pid door)-"*
+	[ "$output" = ok ]
+	[ ! -s "$VM_DIR/vm/door.log" ]
+	vm_stop door
+}
+
 @test "no error of ours is in the node's log" {
 	run ! grep -E 'ERROR|WARNING|only have one tracer' "$VM_DIR/vm/t.log"
 }

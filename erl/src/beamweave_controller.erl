@@ -291,8 +291,11 @@ default(Kind, Flags, #state{session = Session} = State) ->
 
 names(#state{options = Options, session = Session} = State) ->
     case maps:get(names, Options, true) orelse maps:get(ports, Options, false) of
-        true -> State#state{names = beamweave_names:start(Session, Options)};
-        false -> State
+        true ->
+            Names = beamweave_names:start(Session, Options),
+            hold(#{names => Names}, State#state{names = Names});
+        false ->
+            State
     end.
 
 %% @private
@@ -325,10 +328,7 @@ tracees(#state{pending = [], session = Session} = State) ->
     _ = beamweave_tracer:set_tracer(Session, ?TRACER_ON, 0),
     State#state{others = #{}};
 tracees(#state{pending = Pending} = State) ->
-    {Slice, Rest} = case length(Pending) > ?SLICE of
-                        true -> lists:split(?SLICE, Pending);
-                        false -> {Pending, []}
-                    end,
+    {Slice, Rest} = beamweave_trace:slice(?SLICE, Pending),
     Others = lists:foldl(fun(Tracee, Sum) -> tracee(Tracee, State, Sum) end, State#state.others,
                          Slice),
     Next = State#state{pending = Rest, others = Others},
@@ -401,5 +401,6 @@ finish(Reason, #state{held = Held, guard = Guard, guard_monitor = Monitor} = Sta
         end,
     ok = beamweave_guard:clean(Held, Reason),
     true = erlang:demonitor(Monitor, [flush]),
-    ok = beamweave_guard:done(Guard),
+    %% Modules that came over a door are gone by now: no call of theirs.
+    Guard ! done,
     {stop, normal, State}.

@@ -3,11 +3,12 @@
 %% cannot.
 -module(beamweave_guard).
 
--export([start/1, hold/2, done/1, clean/2]).
+-export([start/1, hold/2, clean/2]).
 -export_type([held/0]).
 
 -type held() :: #{session := beamweave_tracer:session(),
                   patterns => beamweave_trace:patterns(),
+                  names => pid(),
                   flags => boolean(),
                   ports => boolean()}.
 %% flags, ports: may processes or ports carry trace flags of ours?
@@ -17,9 +18,10 @@
 
 -define(SLICE, 500).
 -define(DELIVERED_MS, 2000).
+-define(DELETED_MS, 1000).
 -define(CLOSE_TRIES, 5000).
 
-%% @doc Watch the calling process.
+%% @doc Watch the calling process, which sends `done' when it has taken off all itself.
 -spec start(held()) -> pid().
 start(#{session := Session} = Held) ->
     Owner = self(),
@@ -34,12 +36,6 @@ hold(Guard, Held) ->
     Guard ! {hold, Held},
     ok.
 
-%% @doc All was taken off: nothing is left to do.
--spec done(pid()) -> ok.
-done(Guard) ->
-    Guard ! done,
-    ok.
-
 watch(Monitor, Held) ->
     receive
         {hold, Next} -> watch(Monitor, Next);
@@ -50,6 +46,7 @@ watch(Monitor, Held) ->
 %% @doc Take off all that is ours, tell the reader and unmap. May be done twice.
 -spec clean(held(), Reason :: 0..6) -> ok.
 clean(#{session := Session} = Held, Reason) ->
+    ok = names_off(Held),
     case maps:find(patterns, Held) of
         {ok, Patterns} -> beamweave_trace:patterns_off(Patterns);
         error -> ok
@@ -62,8 +59,32 @@ clean(#{session := Session} = Held, Reason) ->
         false ->
             ok
     end,
+    ok = modules_off(),
     _ = beamweave_tracer:set_tracer(Session, ?TRACER_ENDED, Reason),
     close(Session, ?CLOSE_TRIES).
+
+%% Modules that came over a door, and not from a file of the node's, go again, but for the tracer's,
+%% which must not. What still runs here is old code then, until it ends: no call that is qualified
+%% by one of these modules may follow. The deleting is done by a process that runs none of them.
+modules_off() ->
+    Ours = [beamweave, beamweave_controller, beamweave_memory, beamweave_names, beamweave_spec,
+            beamweave_trace, beamweave_vm, ?MODULE],
+    Came = [Module || Module <- Ours, {file, File} <- [code:is_loaded(Module)], is_list(File),
+                      filename:pathtype(File) =:= relative],
+    {Pid, Monitor} = spawn_monitor(lists, foreach, [fun code:delete/1, Came]),
+    receive
+        {'DOWN', Monitor, process, Pid, _} -> ok
+    after ?DELETED_MS ->
+        erlang:demonitor(Monitor, [flush]),
+        ok
+    end.
+
+names_off(#{names := Pid}) ->
+    Monitor = erlang:monitor(process, Pid),
+    true = exit(Pid, kill),
+    receive {'DOWN', Monitor, process, Pid, _} -> ok end;
+names_off(_) ->
+    ok.
 
 flags_off(Session) ->
     ok = beamweave_trace:default_off(new_processes, Session),
@@ -82,10 +103,7 @@ ports_off(true, Session) ->
 slices([], _) ->
     ok;
 slices(List, Session) ->
-    {Slice, Rest} = case length(List) > ?SLICE of
-                        true -> lists:split(?SLICE, List);
-                        false -> {List, []}
-                    end,
+    {Slice, Rest} = beamweave_trace:slice(?SLICE, List),
     lists:foreach(fun(Tracee) -> beamweave_trace:off(Tracee, Session) end, Slice),
     erlang:yield(),
     slices(Rest, Session).

@@ -113,10 +113,7 @@ tell(More, #state{session = Session, counter = Counter, done = Total} = State) -
 slices([], State) ->
     State;
 slices(List, State) ->
-    {Slice, Rest} = case length(List) > ?SLICE of
-                        true -> lists:split(?SLICE, List);
-                        false -> {List, []}
-                    end,
+    {Slice, Rest} = beamweave_trace:slice(?SLICE, List),
     Worked = slice(list_to_tuple(Slice), State),
     receive
         {'DOWN', _, process, _, _} -> leave(Worked)

@@ -9,7 +9,7 @@
 -export([process_flags/1, port_flags/1, on/3, off/2, default_on/3, default_off/2, holder/1,
          tracer_text/1]).
 -export([patterns/2, patterns_on/2, patterns_off/1, patterns_lost/1, patterns_merge/2]).
--export([exempt/1]).
+-export([exempt/1, slice/2]).
 -export_type([patterns/0]).
 
 %% The type that OTP gives trace_info/2 knows of no tracer modules.
@@ -214,3 +214,13 @@ patterns_lost({_, Set}) ->
 exempt(Session) ->
     _ = beamweave_tracer:put(Session, ?DICT_OWN, self(), <<>>),
     off(self(), Session).
+
+%% @doc At most so many from the head of a list, and what is left.
+-spec slice(non_neg_integer(), [Term]) -> {[Term], [Term]}.
+slice(Count, List) ->
+    slice(Count, List, []).
+
+slice(Count, [Term | Rest], Slice) when Count > 0 ->
+    slice(Count - 1, Rest, [Term | Slice]);
+slice(_, Rest, Slice) ->
+    {lists:reverse(Slice), Rest}.

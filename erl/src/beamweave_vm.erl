@@ -191,7 +191,7 @@ printed(Pid) ->
 -spec publish_schedulers(beamweave_tracer:session()) -> ok.
 publish_schedulers(Session) ->
     Normal = [visit([{scheduler, N}], fun() -> beamweave_tracer:publish(Session) end)
-              || N <- lists:seq(1, erlang:system_info(schedulers))],
+              || N <- lists:seq(1, erlang:system_info(schedulers_online))],
     Dirty = [visit([], fun() -> beamweave_tracer:publish_dirty(Session, Io, Count) end)
              || {Io, Count} <- [{0, erlang:system_info(dirty_cpu_schedulers)},
                                 {1, erlang:system_info(dirty_io_schedulers)}],
@@ -208,5 +208,5 @@ visited({Pid, Monitor}, Deadline) ->
         {'DOWN', Monitor, process, Pid, _} -> ok
     after Left ->
         erlang:demonitor(Monitor, [flush]),
-        ok
+        exit(Pid, kill)
     end.

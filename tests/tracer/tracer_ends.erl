@@ -5,7 +5,7 @@
 
 -export([asked/0, lease/0, time/0, events/0, controller_killed/0, guard_killed/0, reader_killed/0,
          paused/0, shell/0, busy/0, others/0, new_processes/0, present/0, files/0, memory/0,
-         rounds/1, sleepers/0]).
+         rounds/1, sleepers/0, over_a_door/1]).
 -export([work/1]).
 
 -define(END_ASKED, 1).
@@ -285,3 +285,27 @@ sleepers() ->
     _ = [Pid ! stop || Pid <- Pids],
     _ = tracer_test:taken(Session),
     tracer_test:gone().
+
+%% Modules that came over a door go again, but for the tracer's; and may come again.
+-spec over_a_door(file:filename()) -> ok.
+over_a_door(Ebin) ->
+    lists:foreach(fun(_) -> visit(Ebin) end, [first, again, and_again]).
+
+visit(Ebin) ->
+    Modules = [list_to_atom(filename:basename(File, ".beam"))
+               || File <- filelib:wildcard(filename:join(Ebin, "beamweave*.beam"))],
+    lists:foreach(fun(Module) ->
+                          File = atom_to_list(Module) ++ ".beam",
+                          {ok, Beam} = file:read_file(filename:join(Ebin, File)),
+                          erlang:module_loaded(Module) orelse load(Module, File, Beam)
+                  end, Modules),
+    Session = on(),
+    _ = ?MODULE:work(10),
+    ok = set(Session, "run", 2),
+    ok = ended(Session, ?END_ASKED),
+    [beamweave_tracer] = [Module || Module <- Modules, erlang:module_loaded(Module)],
+    ok.
+
+load(Module, File, Beam) ->
+    true = code:soft_purge(Module),
+    {module, Module} = code:load_binary(Module, File, Beam).

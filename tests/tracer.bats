@@ -103,6 +103,35 @@ check() { # MODULE:FUNCTION(...): a test in tests/tracer that must return ok
 	[ "$one" = "$two" ]
 }
 
+@test "a message to another node has the same fingerprint there" {
+	for name in here there; do
+		vm_start "$name" -pa "$BUILD/ebin" -pa "$VM_DIR/ebin" -pa "$BUILD/tests/ebin"
+		vm_rpc "$name" 'tracer_test:setup()'
+	done
+	vm_rpc there 'tracer_events:far_begin()'
+	vm_rpc here "net_kernel:connect_node('$(vm_node there)')"
+	sent=$(vm_rpc here "tracer_events:far_send('$(vm_node there)')")
+	received=$(vm_rpc there 'receive after 300 -> tracer_events:far_end() end')
+	vm_stop here
+	vm_stop there
+	echo "sent $sent received $received"
+	[ "$(tr -cd , <<< "$sent")" = ,,, ]
+	[ "$sent" = "$received" ]
+}
+
+@test "the library needs no libc and no storage that musl refuses to give" {
+	run -0 readelf -d "$BUILD/beamweave_tracer.so"
+	[[ $output != *NEEDED* ]]
+	run -0 readelf -Wr "$BUILD/beamweave_tracer.so"
+	[[ $output == *DTPMOD64* || $output == *TLSDESC* ]]
+	[[ $output != *TPOFF64* ]]
+	# The symbols that it takes from the VM's libc are old and plain ones.
+	run -0 nm -D --undefined-only "$BUILD/beamweave_tracer.so"
+	libc=$(awk '{ print $NF }' <<< "$output" | grep -v '^enif_\|^erts_aligned_' | sort | tr '\n' ' ')
+	echo "$libc"
+	[ "$libc" = "__errno_location __tls_get_addr clock_gettime memchr memcmp memcpy memset strlen syscall " ]
+}
+
 @test "in and out alternate until the process has exited" {
 	check 'tracer_events:running()'
 }

@@ -3,7 +3,8 @@
 -module(tracer_events).
 
 -export([messages/0, shapes/0, fingerprints/0, running/0, dirty/0, gc/0, processes/0, spawns/0, initial/0,
-         names/0, ports/0, port_lists/0, unknown/0, pids/0, many_names/0]).
+         names/0, ports/0, port_lists/0, unknown/0, pids/0, many_names/0, far_begin/0,
+         far_send/1, far_end/0]).
 -export([start_link/0, init/1, handle_call/3, handle_cast/2]).
 -behaviour(gen_server).
 
@@ -90,6 +91,32 @@ fingerprints() ->
     Count = length(Terms),
     Count = length(lists:usort(Found)),
     lists:zip(Terms, Found).
+
+%% Messages to another node: far_begin() and far_end() there, far_send() here. What a message holds
+%% that is local on one side and of another node on the other has the same fingerprint on both.
+-spec far_begin() -> ok.
+far_begin() ->
+    Sink = spawn(fun Loop() -> receive stop -> ok; _ -> Loop() end end),
+    true = register(tracer_sink, Sink),
+    Session = tracer_test:on(#{events => [messages], pids => [<<"tracer_sink">>], names => false}),
+    persistent_term:put(?MODULE, {Sink, Session}).
+
+-spec far_send(node()) -> [non_neg_integer()].
+far_send(Node) ->
+    Port = hd(erlang:ports()),
+    Messages = [{'$gen_call', {self(), [alias | make_ref()]}, {get, key}}, {self(), Port, 1.5},
+                {'Ж', <<"bytes">>, #{self() => 1}}, [self(), make_ref()]],
+    Result = tracer_test:record(#{events => [messages], pids => [text(self())], names => false},
+                                fun() -> [{tracer_sink, Node} ! M || M <- Messages] end),
+    [F || #{kind := send, name := tracer_sink, fingerprint := F} <- of_process(self(), Result)].
+
+-spec far_end() -> [non_neg_integer()].
+far_end() ->
+    {Sink, Session} = persistent_term:get(?MODULE),
+    true = persistent_term:erase(?MODULE),
+    Result = tracer_test:off(Session),
+    Sink ! stop,
+    [F || #{kind := 'receive', fingerprint := F} <- of_process(Sink, Result)].
 
 %% In and out alternate; the last is out_exited. A process that takes long to exit is seen leaving.
 -spec running() -> ok.

@@ -47,7 +47,10 @@ enum probe_switch_flag {
 	PROBE_SYSCALL_KNOWN = 32, /* `syscall` was read */
 };
 
-/* sched_switch where one of the two tasks belongs to the target. */
+/*
+ * sched_switch where one of the two tasks belongs to the target; or neither does, and then a thread of it
+ * waits for this CPU meanwhile.
+ */
 struct probe_switch {
 	struct probe_header h;
 	__s32 prev_tid, next_tid; /* global pid numbers of the initial namespace */
@@ -57,7 +60,7 @@ struct probe_switch {
 	__s32 syscall; /* in which the leaving thread is blocked; -1: none */
 	__s32 prev_prio;
 	__s32 next_prio;
-	__u32 ran_ns; /* CPU time of the leaving thread since it came on: at most 2^32 - 1; see below */
+	__u32 ran_ns; /* CPU time of the leaving task since it came on: at most 2^32 - 1; see below */
 	__u64 syscall_arg; /* its first argument: mostly the descriptor */
 	__u64 process; /* word of the Erlang process that the leaving thread was executing */
 	char prev_comm[PROBE_COMM], next_comm[PROBE_COMM];
@@ -168,6 +171,12 @@ struct probe_thread {
  * 6.18: the threads of pid 1), and with it the coming of whoever follows. So a thread may be seen to
  * leave twice in a row. probe_switch.ran_ns tells how long before ts_ns it came, at the latest; 0:
  * unknown, or a real-time thread.
+ *
+ * Of the switches between two tasks that are not the target's those are recorded that happen while a thread
+ * of the target waits for the CPU: from its preemption, its waking or its migration to there, until it
+ * comes on, is migrated away, or the CPU has nothing to do (the thread is throttled). So who had the CPU
+ * meanwhile is known without a gap. Not so on a CPU beyond the 1024th, or for a ninth thread that
+ * waits for the same. The name of the task that leaves is newer than the one that it came on with.
  */
 
 /* Where the saved registers of a thread that blocks are found. */

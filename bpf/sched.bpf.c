@@ -2,6 +2,7 @@
 /* What the scheduler does with the target's threads. */
 
 #include "output.bpf.h"
+#include "waiters.bpf.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -210,6 +211,7 @@ static __always_inline int switch_record(bool preempt, struct task_struct *prev,
 	/* the task that leaves is still the current one */
 	u64 id = bpf_get_current_pid_tgid();
 	s32 next_tgid = KERNEL_READ(typed, next, tgid);
+	u32 next_tid = KERNEL_READ(typed, next, pid), prev_state;
 	struct probe_switch *record;
 	u32 flags = 0;
 	u64 ts_ns;
@@ -218,7 +220,11 @@ static __always_inline int switch_record(bool preempt, struct task_struct *prev,
 		flags |= PROBE_PREV_TARGET;
 	if (target_has(next_tgid))
 		flags |= PROBE_NEXT_TARGET;
-	if (!flags)
+	prev_state = state_report(preempt, state, KERNEL_READ(typed, prev, exit_state));
+	if (!switch_waiters(flags, (u32)id,
+			    flags & PROBE_PREV_TARGET && !(prev_state & ~TASK_REPORT_MAX),
+			    next_tid) &&
+	    !flags)
 		return 0;
 	ts_ns = bpf_ktime_get_ns();
 	record = record_reserve(ts_ns, PROBE_SWITCH, sizeof(*record));
@@ -226,22 +232,21 @@ static __always_inline int switch_record(bool preempt, struct task_struct *prev,
 		return 0;
 	record->prev_tid = (u32)id;
 	record->prev_tgid = id >> 32;
-	record->next_tid = KERNEL_READ(typed, next, pid);
+	record->next_tid = next_tid;
 	record->next_tgid = next_tgid;
 	record->prev_prio = KERNEL_READ(typed, prev, prio);
 	record->next_prio = KERNEL_READ(typed, next, prio);
-	record->prev_state = state_report(preempt, state, KERNEL_READ(typed, prev, exit_state));
+	record->prev_state = prev_state;
 	record->syscall = -1;
-	record->ran_ns = 0;
+	record->ran_ns = id ? ran_read(prev, typed) : 0;
 	record->syscall_arg = 0;
 	record->process = 0;
 	comm_read(record->prev_comm, prev, typed);
 	comm_read(record->next_comm, next, typed);
 	if (flags & PROBE_PREV_TARGET) {
-		record->ran_ns = ran_read(prev, typed);
-		flags |= throttle_flags(prev, !(record->prev_state & ~TASK_REPORT_MAX), typed);
+		flags |= throttle_flags(prev, !(prev_state & ~TASK_REPORT_MAX), typed);
 		/* it blocks: S, D or idle */
-		if (registers_way != PROBE_REGISTERS_NONE && (record->prev_state & 0x83) &&
+		if (registers_way != PROBE_REGISTERS_NONE && (prev_state & 0x83) &&
 		    syscall_read(prev, typed, &record->syscall, &record->syscall_arg))
 			flags |= PROBE_SYSCALL_KNOWN;
 		if (read_process)
@@ -255,10 +260,14 @@ static __always_inline int switch_record(bool preempt, struct task_struct *prev,
 static __always_inline int waking_record(struct task_struct *task, u32 kind, const bool typed)
 {
 	struct probe_waking *record;
+	s32 cpu;
 	u64 id;
 
 	if (!target_has(KERNEL_READ(typed, task, tgid)))
 		return 0;
+	cpu = task_cpu(task, typed);
+	/* where it will wait, unless it is migrated before it is queued */
+	waiter_enter(KERNEL_READ(typed, task, pid), cpu);
 	record = record_reserve(bpf_ktime_get_ns(), kind, sizeof(*record));
 	if (!record)
 		return 0;
@@ -266,7 +275,7 @@ static __always_inline int waking_record(struct task_struct *task, u32 kind, con
 	record->tid = KERNEL_READ(typed, task, pid);
 	record->waker_tid = (u32)id;
 	record->waker_tgid = id >> 32;
-	record->target_cpu = task_cpu(task, typed);
+	record->target_cpu = cpu;
 	record->prio = KERNEL_READ(typed, task, prio);
 	record->reserved = 0;
 	comm_read_current(record->waker_comm, typed);
@@ -332,14 +341,18 @@ int sched_migrate_task(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
 	struct probe_migrate *record;
+	s32 from_cpu;
 
 	if (!target_has(BPF_CORE_READ(task, tgid)))
 		return 0;
+	from_cpu = task_cpu(task, false);
+	waiter_leave(BPF_CORE_READ(task, pid), from_cpu);
+	waiter_enter(BPF_CORE_READ(task, pid), ctx[1]);
 	record = record_reserve(bpf_ktime_get_ns(), PROBE_MIGRATE, sizeof(*record));
 	if (!record)
 		return 0;
 	record->tid = BPF_CORE_READ(task, pid);
-	record->from_cpu = task_cpu(task, false);
+	record->from_cpu = from_cpu;
 	record->to_cpu = (s32)ctx[1];
 	record->prio = BPF_CORE_READ(task, prio);
 	record_commit(record);

@@ -38,6 +38,10 @@ scenario() {
 	scenario -- sched throttled
 }
 
+@test "who has the CPU for which the target waits is recorded at every change" {
+	scenario -- waits turns
+}
+
 @test "children are followed when asked for, and only then" {
 	scenario -- target follow
 }

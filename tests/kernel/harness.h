@@ -9,6 +9,7 @@
  */
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -47,8 +48,9 @@ struct scenario {
 	void (*run)(void);
 };
 
-#define ALL_PROBES ((1u << KERNEL_PROBES) - 1)
-#define BIT(probe) (1u << (probe))
+#define ALL_PROBES	 ((1u << KERNEL_PROBES) - 1)
+#define BIT(probe)	 (1u << (probe))
+#define PREEMPTED(state) ((state) == 0 || (state) == 0x100) /* prev_state of a switch */
 
 /* Fails the scenario, saying where and what. */
 #define CHECK(condition, ...)                                                                      \
@@ -290,6 +292,27 @@ static inline uint64_t counts_check(struct kernel *kernel, const struct records 
 		      (unsigned long long)records->by_kind[kind],
 		      (unsigned long long)discarded[kind]);
 	return lost;
+}
+
+static inline void cpu_pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	CHECK(!sched_setaffinity(0, sizeof(set), &set));
+}
+
+/* One CPU that this process may use, not the first where there are two. */
+static inline int cpu_choose(void)
+{
+	cpu_set_t set;
+	int cpu;
+
+	CHECK(!sched_getaffinity(0, sizeof(set), &set));
+	for (cpu = CPU_SETSIZE - 1; !CPU_ISSET(cpu, &set); cpu--)
+		;
+	return cpu;
 }
 
 /* A child that sleeps *context times. */

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PREEMPTED(state) ((state) == 0 || (state) == 0x100)
-
 struct known {
 	struct timespec nap;
 	int fifo; /* descriptor in the child */
@@ -24,15 +21,6 @@ struct known {
 	char path[64];
 	volatile int stop;
 };
-
-static void cpu_pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	CHECK(!sched_setaffinity(0, sizeof(set), &set));
-}
 
 static void known_run(void *context)
 {
@@ -61,18 +49,6 @@ static void hog_run(void *context)
 	child_step();
 	while (!known->stop)
 		;
-}
-
-/* One CPU that this process may use, not the first where there are two. */
-static int cpu_choose(void)
-{
-	cpu_set_t set;
-	int cpu;
-
-	CHECK(!sched_getaffinity(0, sizeof(set), &set));
-	for (cpu = CPU_SETSIZE - 1; !CPU_ISSET(cpu, &set); cpu--)
-		;
-	return cpu;
 }
 
 struct seen {

@@ -90,7 +90,9 @@ static void scenario_two(void)
 		for (at = 0; at < records[i].count; at++) {
 			const struct probe_switch *record = (const void *)records[i].sorted[at];
 
-			if (record->h.kind != PROBE_SWITCH)
+			/* it may have had to wait for others, and these are recorded too */
+			if (record->h.kind != PROBE_SWITCH ||
+			    !(record->flags & (PROBE_PREV_TARGET | PROBE_NEXT_TARGET)))
 				continue;
 			CHECK(record->prev_tid == children[i].pid ||
 			      record->next_tid == children[i].pid);

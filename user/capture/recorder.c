@@ -23,22 +23,6 @@
 #define END_WAIT_MAX_NS	   (60 * SECOND_NS) /* while it shows that it works on it */
 #define HEARTBEAT_NS	   (2 * SECOND_NS)
 #define CLOSING_BYTES	   (1u << 20) /* of the last chunks, for --max-size */
-#define VM_LOOK_NS	   (20 * 1000000ull) /* between looks for a command's VM */
-
-/* One recording on its way. */
-struct run {
-	struct recorder *recorder;
-	const struct recorder_view *view;
-	struct fault *fault;
-	int signal_fd;
-	unsigned int interrupts;
-	unsigned int pace_ms;
-	uint64_t second; /* that was written last */
-	uint64_t looked_ns; /* for the command's VM */
-	bool stop_at_once;
-	bool vm_settled; /* attached, or it will not be */
-	bool told; /* what is on */
-};
 
 uint64_t recorder_clock_ns(void)
 {
@@ -80,7 +64,7 @@ const char *recorder_end_name(enum recorder_end end)
 	return names[end];
 }
 
-static void run_end(struct run *run, enum recorder_end end)
+void run_end(struct run *run, enum recorder_end end)
 {
 	if (run->recorder->end == RECORDER_GOES_ON)
 		run->recorder->end = end;
@@ -93,112 +77,6 @@ static void output_failed(struct run *run, int error)
 	run_end(run, error == -ENOSPC || error == -EDQUOT || error == -EFBIG ? RECORDER_DISK_FULL
 		     : error == -EPIPE					     ? RECORDER_PIPE
 									     : RECORDER_OUTPUT);
-}
-
-/* ---- The VM's side as it changes ---- */
-
-/* Leave the VM side; the kernel's may go on. Returns -errno when nothing is left to record. */
-static int vm_give_up(struct run *run, const struct fault *why)
-{
-	struct recorder *recorder = run->recorder;
-	bool fatal = recorder->config->attach_required || why->error == -ENOSPC ||
-		     why->error == -EBUSY;
-
-	run->vm_settled = true;
-	recorder->attach_fault = *why;
-	recorder->rings = NULL;
-	if (!fatal && recorder->kernel && kernel_enabled(recorder->kernel))
-		return 0;
-	*run->fault = *why;
-	return why->error;
-}
-
-static int attach_watch(struct run *run)
-{
-	struct recorder *recorder = run->recorder;
-	int error;
-
-	if (!recorder->attach || run->vm_settled)
-		return 0;
-	if (!recorder->rings)
-		recorder->rings = attach_rings(recorder->attach);
-	switch (attach_state(recorder->attach)) {
-	case ATTACH_WORKING:
-		return 0;
-	case ATTACH_FAILED:
-		recorder->info = *attach_info(recorder->attach);
-		snprintf(recorder->node, sizeof(recorder->node), "%s",
-			 attach_node(recorder->attach)->name);
-		error = vm_give_up(run, attach_fault(recorder->attach));
-		attach_end(recorder->attach);
-		recorder->attach = NULL;
-		return error;
-	case ATTACH_DONE:
-		break;
-	}
-	recorder->rings = attach_rings(recorder->attach);
-	recorder->info = *attach_info(recorder->attach);
-	snprintf(recorder->node, sizeof(recorder->node), "%s", recorder->info.node);
-	recorder->attached = true;
-	run->vm_settled = true;
-	return 0;
-}
-
-static int command_watch(struct run *run)
-{
-	struct recorder *recorder = run->recorder;
-
-	if (!recorder->command.pid || recorder->target.pid || run->vm_settled ||
-	    recorder->now_ns - run->looked_ns < VM_LOOK_NS)
-		return 0;
-	run->looked_ns = recorder->now_ns;
-	return recorder_open_command_vm(recorder, run->fault);
-}
-
-static void session_broken(struct run *run)
-{
-	struct recorder *recorder = run->recorder;
-	bool kernel = recorder->kernel && kernel_enabled(recorder->kernel);
-
-	recorder->rings = NULL;
-	recorder->attached = false;
-	fault_set(&recorder->attach_fault, -EIO, NULL,
-		  "the session's file was truncated by others");
-	recorder_note(run->view,
-		      "the session's file was truncated by others: Erlang events end here%s",
-		      kernel ? ", the kernel's go on" : "");
-	if (!kernel)
-		run_end(run, RECORDER_TRACER_FAILED);
-}
-
-/* What the node's side says of itself. */
-static void tracer_watch(struct run *run)
-{
-	struct recorder *recorder = run->recorder;
-
-	if (!recorder->rings)
-		return;
-	if (rings_broken()) {
-		session_broken(run);
-		return;
-	}
-	if (rings_tracer(recorder->rings) != RING_TRACER_ENDED)
-		return;
-	recorder->tracer_confirmed = true;
-	switch (rings_end_reason(recorder->rings)) {
-	case RING_END_EVENTS:
-		run_end(run, RECORDER_EVENTS);
-		break;
-	case RING_END_TIME:
-		run_end(run, RECORDER_TIME);
-		break;
-	case RING_END_SHELL:
-	case RING_END_ASKED:
-		run_end(run, RECORDER_NODE);
-		break;
-	default:
-		run_end(run, RECORDER_TRACER_FAILED);
-	}
 }
 
 /* ---- Beginning, limits ---- */
@@ -328,9 +206,9 @@ static int run_loop(struct run *run)
 		int error;
 
 		pace_wait(run);
-		error = command_watch(run);
+		error = run_watch_command(run);
 		if (!error)
-			error = attach_watch(run);
+			error = run_watch_attach(run);
 		if (error)
 			return error;
 		if (recorder->rings)
@@ -343,7 +221,7 @@ static int run_loop(struct run *run)
 			error = second_watch(run);
 		if (error)
 			output_failed(run, error);
-		tracer_watch(run);
+		run_watch_tracer(run);
 		limits_watch(run);
 	}
 	return 0;

@@ -8,6 +8,34 @@
 
 #include "recorder.h"
 
+/* One recording on its way. */
+struct run {
+	struct recorder *recorder;
+	const struct recorder_view *view;
+	struct fault *fault;
+	int signal_fd;
+	unsigned int interrupts;
+	unsigned int pace_ms;
+	uint64_t second; /* that was written last */
+	uint64_t looked_ns; /* for the command's VM */
+	bool stop_at_once;
+	bool vm_settled; /* attached, or it will not be */
+	bool told; /* what is on */
+};
+
+/* The first reason stays. */
+void run_end(struct run *run, enum recorder_end end);
+
+/* ---- recorder_vm.c: the VM's side as it changes ---- */
+
+/* Each returns 0, or -errno with the run's fault when nothing is left to record. */
+int run_watch_command(struct run *run);
+int run_watch_attach(struct run *run);
+/* What the node's side says of itself. */
+void run_watch_tracer(struct run *run);
+
+/* ---- recorder.c ---- */
+
 uint64_t recorder_clock_ns(void);
 __attribute__((format(printf, 2, 3))) void recorder_note(const struct recorder_view *view,
 							 const char *format, ...);

@@ -252,8 +252,9 @@ $(BUILD)/tests/ring_bench: tests/bench/ring_bench.c $(RING_SRC) $(wildcard erl/c
 
 # What the ring costs, what the tracer costs beside OTP's own, what a recording costs the VM.
 bench: deps-demo
-	@$(MAKE) --no-print-directory all $(WORKLOAD_BEAMS) $(BUILD)/tests/ring_bench
+	@$(MAKE) --no-print-directory all $(WORKLOAD_BEAMS) $(BUILD)/tests/ring_bench $(BUILD)/tests/plant
 	$(BUILD)/tests/ring_bench
+	tests/bench/tracer_bench
 	tests/bench/record_bench
 
 # Longer than make check: minutes of stress and of hostile recordings.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Every system call of the target's threads, one record at its end. A call that is still open when the
  * recording ends, and one that never returns (exit, a killed thread's), has none.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The floor: a tracer that says yes and records nothing. */
 #include <erl_nif.h>
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libFuzzer: files of any content through the whole reader. Checksums would stop nearly all of them at
  * the door, so an input is a list of chunks {type 1, stream 1, bytes 2, payload}, which get headers

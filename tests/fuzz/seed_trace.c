@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* seed_trace FILE.bwt > SEED: a recording as an input of fuzz_trace: its chunks without their headers. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Erlang process at switch-out, system calls, what is left out, and the drain. */
 #include "harness.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A child serves one connection over loopback and counts; the records must count the same. */
 #include "harness.h"
 

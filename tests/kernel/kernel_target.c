@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose threads are recorded: children, several recordings, a changed target, many switches. */
 #include "harness.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * garble IN OUT SEED: a recording whose content is wrong at random places and whose checksums are right, so
  * that what reads it has to bear it. Some chunks are missing, some stand there twice.

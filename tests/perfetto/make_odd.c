@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * make_odd OUT [CALLS]: a recording of what is awkward to draw, all of it known. Times in microseconds
  * from T0 = 1,000 s. With CALLS, that many more calls of 2 us each from 1,000,000 us on.

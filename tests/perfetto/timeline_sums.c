@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The invariants of a recording, taken from the timeline and from the raw events, as JSON. An export of
  * the same recording must have the same: check.py compares.

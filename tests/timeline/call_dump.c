@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One line a call of a recording, in the order of their ends:
  *   ID PARENT PROCESS MFA LEVEL START_NS END_NS HOW CERTAIN

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The laws that every timeline keeps, checked on a recording. Prints what there is, one line a sort,
  * then "ok"; or the first violations and exit code 1.

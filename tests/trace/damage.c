@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * damage FILE.bwt FLIPS: read a recording with everything done to it that can happen to a file: cut
  * before, at and after every chunk's border, and FLIPS times with one bit turned. Each must read

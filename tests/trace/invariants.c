@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * invariants FILE.bwt: what must come out the same of a recording and of every export, as JSON:
  *   first_ns, last_ns     of all events

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * make_trace OUT [SEED]: a small recording of which everything is known. The seed only changes how the
  * bytes are cut into chunks (and stores some twice); what the recording says is always the same.

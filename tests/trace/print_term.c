@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* print_term < TERMS: each term {bytes 4 big-endian, External Term Format} as a line of text. */
 #include <stdio.h>
 #include <string.h>

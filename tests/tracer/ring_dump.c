@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A small reader for the tracer's tests: makes sessions, and prints all that is in one as Erlang
  * terms, one a line, for file:consult/1.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the kernel's records to events in time order, and what damaged chunks cost. */
 #include "decode_fixture.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From hand-made chunks of the VM to events and accounts. */
 #include "decode_fixture.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The .bwt reader: whole files, cut ones, damaged ones and hostile ones. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The .bwt writer, against a walk over the bytes that knows only the format. */
 #include <errno.h>
 #include <fcntl.h>

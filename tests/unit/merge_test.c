@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many streams to one, against a sort. */
 #include <errno.h>
 #include <setjmp.h>

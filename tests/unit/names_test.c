@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words to texts, and names at their moments. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls by depth. Besides cases worked out by hand, random programs run on a model of the VM's
  * stack (return_to frames, tail calls, catches, untraced functions), which gives both the events and the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random events in time order, of few processes, threads and sockets, so that every state meets every event,
  * and now and then of any number. Whatever comes in, the laws hold, and under ASan nothing is misused.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stalls of scheduler threads and totals of sockets. */
 #include <errno.h>
 #include <stdio.h>

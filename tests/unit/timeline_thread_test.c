@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* States of kernel threads: every expected interval is worked out by hand from the events. */
 #include <stdio.h>
 #include <sys/syscall.h>

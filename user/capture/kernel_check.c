@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where the saved registers lie is a guess that depends on the kernel's build. So before it is relied
  * on, a thread of this process blocks in two calls that are known, and the program must see them.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The programs: open, configure, load, attach; the next best way when the kernel refuses one. */
 #include "kernel_private.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A ring per CPU: made here, drained without looking into the records. */
 #include "kernel_private.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers, strings and binaries of the External Term Format as Erlang text. */
 #include "term_private.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Captured terms as Erlang text. The External Term Format is read here and not by ei, whose decoders
  * take no length: they would read beyond what a hostile file holds.

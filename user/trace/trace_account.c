@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One reading of all records before the first is given: accounts, losses and names. */
 #include "trace_private.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the chunks of a file to what a trace knows before its first event. */
 #include "trace_private.h"
 

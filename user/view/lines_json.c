@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One event as a line of JSON. Keys that have no value are left out. */
 #include "lines.h"
 

@@ -177,7 +177,6 @@ open(Path, Options) ->
                                   maps:get(capture_depth, Options, ?CAPTURE_DEPTH), Redact).
 
 attach(Session, Groups, Pids, #{session := Path} = Options) ->
-    _ = process_flag(priority, high),
     ok = beamweave_trace:exempt(Session),
     Flags = beamweave_trace:process_flags(Options),
     Held = #{session => Session},

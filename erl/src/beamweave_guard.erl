@@ -91,8 +91,7 @@ flags_off(Session) ->
     First = processes(),
     ok = slices(First, Session),
     %% One that was being made while the default was taken away is in the second list only.
-    Second = maps:without(First, maps:from_list([{Pid, []} || Pid <- processes()])),
-    slices(maps:keys(Second), Session).
+    slices(processes() -- First, Session).
 
 ports_off(false, _) ->
     ok;

@@ -32,7 +32,8 @@
 -record(state, {session :: beamweave_tracer:session(),
                 processes :: boolean(),
                 ports :: boolean(),
-                known = #{} :: #{pid() => []},
+                known :: ets:table(), %% of processes; on no heap that would be collected
+                listed = 0 :: non_neg_integer(),
                 known_ports = #{} :: #{port() => non_neg_integer()},
                 idle = [] :: [pid()],
                 workers = 0 :: non_neg_integer(),
@@ -66,6 +67,7 @@ init(Owner, Session, Options) ->
     loop(#state{session = Session,
                 processes = maps:get(names, Options, true),
                 ports = maps:get(ports, Options, false),
+                known = ets:new(?MODULE, [private]),
                 counter = counters:new(1, [])}).
 
 loop(State0) ->
@@ -91,12 +93,22 @@ round_(#state{round = Round} = State0) ->
 
 new_processes(#state{processes = false} = State) ->
     {[], State};
-new_processes(#state{known = Known, round = Round} = State)
-  when map_size(Known) > ?MANY_PROCESSES, Round rem ?MANY_ROUNDS =/= 0 ->
+new_processes(#state{listed = Listed, round = Round} = State)
+  when Listed > ?MANY_PROCESSES, Round rem ?MANY_ROUNDS =/= 0 ->
     {[], State};
 new_processes(#state{known = Known} = State) ->
-    All = maps:from_list([{Pid, []} || Pid <- processes()]),
-    {maps:keys(maps:without(maps:keys(Known), All)), State#state{known = All}}.
+    All = processes(),
+    New = [Pid || Pid <- All, ets:insert_new(Known, {Pid})],
+    Listed = length(All),
+    case ets:info(Known, size) > 2 * Listed + ?MANY_PROCESSES of
+        true ->
+            %% Mostly processes that are gone.
+            true = ets:delete_all_objects(Known),
+            lists:foreach(fun(Pid) -> ets:insert(Known, {Pid}) end, All);
+        false ->
+            ok
+    end,
+    {New, State#state{listed = Listed}}.
 
 new_ports(#state{ports = false} = State) ->
     {[], State};

@@ -52,7 +52,12 @@ static void law_thread(void *context, const struct thread_interval *interval)
 {
 	struct laws *laws = context;
 
+	uint64_t length_ns = interval->end_ns - interval->start_ns;
+
 	assert_true(interval->end_ns > interval->start_ns);
+	assert_true(interval->most_ns <= length_ns);
+	assert_true(interval->idle_ns <= length_ns - interval->most_ns);
+	assert_true(interval->state == THREAD_RUNNABLE || !interval->most_count);
 	follows(&laws->threads, (uint32_t)interval->tid, interval->start_ns, interval->end_ns);
 }
 
@@ -203,6 +208,11 @@ static void random_event(struct event *event, uint64_t *record, uint64_t ts_ns, 
 	case EVENT_KERNEL + PROBE_EXIT:
 	case EVENT_KERNEL + PROBE_EXEC:
 		((struct probe_waking *)record)->tid = 99 + (int32_t)random_below(6);
+		((struct probe_waking *)record)->target_cpu = (int32_t)random_below(4) - 1;
+		break;
+	case EVENT_KERNEL + PROBE_MIGRATE:
+		((struct probe_migrate *)record)->tid = 99 + (int32_t)random_below(6);
+		((struct probe_migrate *)record)->to_cpu = (int32_t)random_below(4) - 1;
 		break;
 	case EVENT_KERNEL + PROBE_SOCK_STATE: {
 		struct probe_sock_state *state = (struct probe_sock_state *)record;

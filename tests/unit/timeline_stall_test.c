@@ -76,7 +76,10 @@ static void a_scheduler_off_the_cpu_has_a_cause(void **unused)
 	assert_int_equal(feed->stall_count, 7);
 	expect_stall(feed, 0, STALL_PREEMPTED, 10 * MS, 30 * MS);
 	assert_int_equal(feed->stalls[0].by_tid, 7);
-	assert_string_equal(feed->stalls[0].by_comm, "hog");
+	/* it came as "hog": its newest name counts */
+	assert_string_equal(feed->stalls[0].by_comm, "task7");
+	assert_int_equal(feed->stalls[0].by_ns, 20 * MS);
+	assert_int_equal(feed->stalls[0].by_count, 1);
 	assert_int_equal(feed->stalls[0].process, PID(1));
 	assert_true(feed->stalls[0].certain);
 	assert_int_equal(feed->stalls[0].role, RING_ROLE_NORMAL);
@@ -119,6 +122,183 @@ static void a_kernel_thread_that_came_first_is_not_blamed(void **unused)
 	assert_string_equal(feed->stalls[0].by_comm, "task7");
 	assert_false(feed->stalls[0].certain);
 	assert_string_equal(feed->stalls[1].by_comm, "first");
+	assert_false(feed->stalls[1].certain);
+	feed_free(feed);
+}
+
+/* A CPU goes from one task to another; those from 100 on are the target's, and leave runnable. */
+static void hand(struct feed *feed, uint64_t ts_ns, int32_t cpu, int32_t prev,
+		 const char *prev_comm, int32_t next, const char *next_comm)
+{
+	struct probe_switch record = {
+		.prev_tid = prev,
+		.prev_tgid = prev >= 100 ? 100 : prev + 1,
+		.next_tid = next,
+		.next_tgid = next >= 100 ? 100 : next + 1,
+		.flags = (prev >= 100 ? PROBE_PREV_TARGET | PROBE_PROCESS_KNOWN : 0) |
+			 (next >= 100 ? PROBE_NEXT_TARGET : 0),
+		.syscall = -1,
+		.process = prev >= 100 ? PID(1) : 0,
+	};
+
+	snprintf(record.prev_comm, sizeof(record.prev_comm), "%s", prev_comm);
+	snprintf(record.next_comm, sizeof(record.next_comm), "%s", next_comm);
+	feed_kernel(feed, ts_ns, PROBE_SWITCH, cpu, &record);
+}
+
+#define SCHEDULER "1_scheduler"
+
+static void expect_by(const struct feed *feed, size_t i, int32_t tid, const char *comm, uint64_t ns,
+		      uint32_t count)
+{
+	assert_true(i < feed->stall_count);
+	assert_int_equal(feed->stalls[i].cause, STALL_PREEMPTED);
+	assert_int_equal(feed->stalls[i].by_tid, tid);
+	assert_int_equal(feed->stalls[i].by_tgid, tid + 1);
+	assert_string_equal(feed->stalls[i].by_comm, comm);
+	assert_int_equal(feed->stalls[i].by_ns, ns);
+	assert_int_equal(feed->stalls[i].by_count, count);
+	assert_true(feed->stalls[i].certain);
+}
+
+static void who_had_the_cpu_the_longest_is_the_culprit(void **unused)
+{
+	struct feed *feed = feed_new(5 * MS);
+	int32_t i;
+
+	(void)unused;
+	hand(feed, 1 * MS, 0, 20, "other", 101, SCHEDULER);
+	/* a short task first, then the hog */
+	hand(feed, 10 * MS, 0, 101, SCHEDULER, 30, "bash");
+	hand(feed, 11 * MS, 0, 30, "bash", 31, "hog");
+	hand(feed, 40 * MS, 0, 31, "hog", 101, SCHEDULER);
+	/* two that take turns: 3 times 2 ms, and 2 times 4 ms */
+	hand(feed, 50 * MS, 0, 101, SCHEDULER, 40, "a");
+	hand(feed, 52 * MS, 0, 40, "a", 41, "b");
+	hand(feed, 56 * MS, 0, 41, "b", 40, "a");
+	hand(feed, 58 * MS, 0, 40, "a", 41, "b");
+	hand(feed, 62 * MS, 0, 41, "b", 40, "a");
+	hand(feed, 64 * MS, 0, 40, "a", 101, SCHEDULER);
+	/* a hog between more tasks than there is room for: 20 times 1 ms, and each of them 0.5 ms */
+	hand(feed, 100 * MS, 0, 101, SCHEDULER, 31, "hog");
+	for (i = 0; i < 20; i++) {
+		hand(feed, (101 + 2 * (uint64_t)i) * MS, 0, 31, "hog", 50 + i, "short");
+		hand(feed, (101 + 2 * (uint64_t)i) * MS + 500 * US, 0, 50 + i, "short", 0, "");
+		hand(feed, (102 + 2 * (uint64_t)i) * MS, 0, 0, "", 31, "hog");
+	}
+	hand(feed, 142 * MS, 0, 31, "hog", 101, SCHEDULER);
+	timeline_finish(feed->timeline);
+
+	assert_int_equal(feed->stall_count, 3);
+	expect_by(feed, 0, 31, "hog", 29 * MS, 2);
+	expect_by(feed, 1, 41, "b", 8 * MS, 2);
+	expect_by(feed, 2, 31, "hog", 22 * MS, 21);
+	feed_free(feed);
+}
+
+static void a_task_is_named_as_it_was_called_last(void **unused)
+{
+	struct feed *feed = feed_new(5 * MS);
+
+	(void)unused;
+	hand(feed, 1 * MS, 0, 20, "other", 101, SCHEDULER);
+	hand(feed, 10 * MS, 0, 101, SCHEDULER, 30, "erl_child_setup");
+	hand(feed, 18 * MS, 0, 30, "sh", 31, "short");
+	hand(feed, 19 * MS, 0, 31, "short", 30, "sh");
+	hand(feed, 21 * MS, 0, 30, "tar", 101, SCHEDULER);
+	timeline_finish(feed->timeline);
+	assert_int_equal(feed->stall_count, 1);
+	expect_by(feed, 0, 30, "tar", 10 * MS, 2);
+	feed_free(feed);
+}
+
+static void a_wait_goes_on_at_the_cpu_to_which_the_thread_is_moved(void **unused)
+{
+	struct probe_migrate move = {.tid = 101, .from_cpu = 0, .to_cpu = 1};
+	struct feed *feed = feed_new(5 * MS);
+
+	(void)unused;
+	hand(feed, 1 * MS, 0, 20, "other", 101, SCHEDULER);
+	hand(feed, 2 * MS, 1, 0, "", 31, "hog");
+	hand(feed, 10 * MS, 0, 101, SCHEDULER, 30, "first");
+	feed_kernel(feed, 13 * MS, PROBE_MIGRATE, 1, &move);
+	/* what happens on the CPU that it left does not matter any more */
+	hand(feed, 14 * MS, 0, 30, "first", 32, "late");
+	hand(feed, 16 * MS, 1, 31, "hog", 33, "short");
+	hand(feed, 17 * MS, 1, 33, "short", 31, "hog");
+	hand(feed, 20 * MS, 1, 31, "hog", 101, SCHEDULER);
+	timeline_finish(feed->timeline);
+	assert_int_equal(feed->stall_count, 1);
+	expect_by(feed, 0, 31, "hog", 6 * MS, 3);
+	feed_free(feed);
+}
+
+static void a_woken_thread_may_wait_for_a_task_or_for_nobody(void **unused)
+{
+	struct probe_waking waking = {.tid = 101, .target_cpu = 1, .comm = SCHEDULER};
+	struct feed *feed = feed_new(5 * MS);
+
+	(void)unused;
+	feed_switch(feed, 1 * MS, 1, 101, 1, 0); /* it sleeps */
+	hand(feed, 2 * MS, 1, 0, "", 30, "short");
+	feed_kernel(feed, 10 * MS, PROBE_WAKING, 0, &waking);
+	hand(feed, 11 * MS, 1, 30, "short", 31, "hog");
+	hand(feed, 19 * MS, 1, 31, "hog", 101, SCHEDULER);
+	feed_switch(feed, 20 * MS, 1, 101, 1, 0);
+	feed_kernel(feed, 30 * MS, PROBE_WAKING, 0, &waking);
+	hand(feed, 38 * MS, 1, 0, "", 31, "hog"); /* the CPU was idle for 8 ms */
+	hand(feed, 39 * MS, 1, 31, "hog", 101, SCHEDULER);
+	timeline_finish(feed->timeline);
+	assert_int_equal(feed->stall_count, 2);
+	expect_by(feed, 0, 31, "hog", 8 * MS, 2);
+	expect_stall(feed, 1, STALL_UNKNOWN, 30 * MS, 39 * MS);
+	assert_false(feed->stalls[1].certain);
+	feed_free(feed);
+}
+
+static void who_has_the_cpu_at_the_end_had_it_until_then(void **unused)
+{
+	struct feed *feed = feed_new(5 * MS);
+
+	(void)unused;
+	hand(feed, 1 * MS, 0, 20, "other", 101, SCHEDULER);
+	hand(feed, 10 * MS, 0, 101, SCHEDULER, 30, "first");
+	hand(feed, 12 * MS, 0, 30, "first", 31, "hog");
+	hand(feed, 30 * MS, 1, 0, "", 20, "other"); /* the last event, elsewhere */
+	timeline_finish(feed->timeline);
+	assert_int_equal(feed->stall_count, 1);
+	expect_by(feed, 0, 31, "hog", 18 * MS, 2);
+	feed_free(feed);
+}
+
+static void a_missing_switch_leaves_a_time_untold(void **unused)
+{
+	struct feed *feed = feed_new(5 * MS);
+	struct probe_switch record = {
+		.prev_tid = 31,
+		.prev_tgid = 32,
+		.next_tid = 101,
+		.next_tgid = 100,
+		.flags = PROBE_NEXT_TARGET,
+		.ran_ns = 9 * MS,
+		.syscall = -1,
+		.prev_comm = "hog",
+		.next_comm = SCHEDULER,
+	};
+
+	(void)unused;
+	/* it left when it had run for 9 of 12 ms: the other 3 cannot make up for that */
+	hand(feed, 1 * MS, 0, 20, "other", 101, SCHEDULER);
+	hand(feed, 10 * MS, 0, 101, SCHEDULER, 30, "first");
+	feed_kernel(feed, 22 * MS, PROBE_SWITCH, 0, &record);
+	/* 5 of 12 ms: another may have had more */
+	hand(feed, 30 * MS, 0, 101, SCHEDULER, 30, "first");
+	record.ran_ns = 5 * MS;
+	feed_kernel(feed, 42 * MS, PROBE_SWITCH, 0, &record);
+	timeline_finish(feed->timeline);
+	assert_int_equal(feed->stall_count, 2);
+	expect_by(feed, 0, 31, "hog", 9 * MS, 1);
+	assert_int_equal(feed->stalls[1].by_count, 0);
 	assert_false(feed->stalls[1].certain);
 	feed_free(feed);
 }
@@ -292,6 +472,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_scheduler_off_the_cpu_has_a_cause),
 		cmocka_unit_test(a_kernel_thread_that_came_first_is_not_blamed),
+		cmocka_unit_test(who_had_the_cpu_the_longest_is_the_culprit),
+		cmocka_unit_test(a_task_is_named_as_it_was_called_last),
+		cmocka_unit_test(a_wait_goes_on_at_the_cpu_to_which_the_thread_is_moved),
+		cmocka_unit_test(a_woken_thread_may_wait_for_a_task_or_for_nobody),
+		cmocka_unit_test(who_has_the_cpu_at_the_end_had_it_until_then),
+		cmocka_unit_test(a_missing_switch_leaves_a_time_untold),
 		cmocka_unit_test(a_hog_that_takes_short_turns_makes_a_burst),
 		cmocka_unit_test(a_sleep_of_which_nothing_is_known_is_no_stall),
 		cmocka_unit_test(one_process_may_keep_a_scheduler_too_long),

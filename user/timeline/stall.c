@@ -73,10 +73,11 @@ static bool task_is_brief(const char comm[16])
 }
 
 /*
- * Which task kept it off: the one that came on, or, after a kernel thread, the one that was on when it came
- * back. Tasks in between have no records: only where both are the same is it certain.
+ * Where it is not known for how long each task had the CPU (older recordings): the one that came on,
+ * or, after a kernel thread, the one that was on when the thread came back. Only where both are the same
+ * is it certain.
  */
-static void stall_culprit(const struct thread_interval *interval, struct stall *stall)
+static void stall_guess(const struct thread_interval *interval, struct stall *stall)
 {
 	bool last = interval->last_tid && task_is_brief(interval->by_comm) &&
 		    !task_is_brief(interval->last_comm);
@@ -89,6 +90,56 @@ static void stall_culprit(const struct thread_interval *interval, struct stall *
 		stall->certain = false;
 		stall->evidence =
 			"taken off the CPU while it could run; more than one task came on";
+	}
+}
+
+/* Which task kept it off. */
+static void stall_culprit(const struct thread_interval *interval, struct stall *stall)
+{
+	if (!interval->most_known) {
+		stall_guess(interval, stall);
+		return;
+	}
+	stall->by_tid = interval->most_tid;
+	stall->by_tgid = interval->most_tgid;
+	memcpy(stall->by_comm, interval->most_comm, sizeof(stall->by_comm));
+	stall->by_ns = interval->most_ns;
+	stall->by_count = interval->most_count;
+}
+
+/* Could run and did not: why. */
+static void stall_runnable(const struct thread_interval *interval, struct stall *stall)
+{
+	bool idle = interval->most_known && interval->idle_ns > interval->most_ns;
+	bool several = interval->most_known && interval->most_count > 1;
+
+	if (interval->throttled) {
+		stall->cause = STALL_THROTTLED;
+		stall->evidence = "its control group's CPU quota was used up";
+	} else if (interval->preempted && !idle) {
+		stall->cause = STALL_PREEMPTED;
+		stall->evidence = several ? "taken off the CPU while it could run; several tasks "
+					    "had the CPU, this one the longest"
+					  : "taken off the CPU while it could run; another task "
+					    "came on";
+	} else if (interval->preempted) {
+		stall->cause = STALL_UNKNOWN;
+		stall->evidence =
+			"taken off the CPU while it could run, but the CPU was idle most of "
+			"the time: a CPU quota or the host may have held it back";
+		stall->certain = false;
+	} else if (interval->most_known ? !idle : interval->by_tid) {
+		stall->cause = STALL_PREEMPTED;
+		stall->evidence =
+			several ? "woken, but its CPU was taken; several tasks had it, this "
+				  "one the longest"
+				: "woken, but its CPU was taken";
+		stall->certain = true;
+	} else {
+		stall->cause = STALL_UNKNOWN;
+		stall->evidence = "woken, but came on late to an idle CPU: the host may have "
+				  "taken the CPU away";
+		stall->certain = false;
 	}
 }
 
@@ -105,24 +156,7 @@ static bool stall_classify(const struct thread *thread, const struct thread_inte
 		if (!executes && (thread->totals.role != RING_ROLE_NORMAL ||
 				  interval->syscall == SYS_sched_yield))
 			return false;
-		if (interval->throttled) {
-			stall->cause = STALL_THROTTLED;
-			stall->evidence = "its control group's CPU quota was used up";
-		} else if (interval->preempted) {
-			stall->cause = STALL_PREEMPTED;
-			stall->evidence =
-				"taken off the CPU while it could run; another task came on";
-		} else if (interval->by_tid) {
-			stall->cause = STALL_PREEMPTED;
-			stall->evidence = "woken, but its CPU was taken";
-			stall->certain = true;
-		} else {
-			stall->cause = STALL_UNKNOWN;
-			stall->evidence =
-				"woken, but came on late to an idle CPU: the host may have "
-				"taken the CPU away";
-			stall->certain = false;
-		}
+		stall_runnable(interval, stall);
 		return true;
 	case THREAD_STOPPED:
 		stall->cause = STALL_STOPPED;

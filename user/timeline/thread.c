@@ -29,6 +29,7 @@ void threads_free(struct threads *threads)
 		free(threads->all[i]);
 	free(threads->all);
 	free(threads->lost_until_ns);
+	waits_free(&threads->waits);
 	map_free(&threads->map);
 }
 
@@ -118,6 +119,7 @@ void thread_cut(struct threads *threads, struct thread *thread, uint64_t ts_ns)
 	if (ts_ns < now->start_ns)
 		ts_ns = now->start_ns;
 	thread_work(thread, ts_ns);
+	wait_end(&threads->waits, &thread->wait, ts_ns, now);
 	if (ts_ns > now->start_ns) {
 		now->end_ns = ts_ns;
 		thread->totals.state_ns[now->state] += ts_ns - now->start_ns;
@@ -130,6 +132,13 @@ void thread_cut(struct threads *threads, struct thread *thread, uint64_t ts_ns)
 	now->last_tid = 0;
 	now->last_tgid = 0;
 	memset(now->last_comm, 0, sizeof(now->last_comm));
+	now->most_known = false;
+	now->most_tid = 0;
+	now->most_tgid = 0;
+	memset(now->most_comm, 0, sizeof(now->most_comm));
+	now->most_ns = 0;
+	now->most_count = 0;
+	now->idle_ns = 0;
 }
 
 void thread_forget(struct thread_interval *now)
@@ -182,6 +191,13 @@ void thread_enter(struct threads *threads, struct thread *thread, uint64_t ts_ns
 	thread->now.state = state;
 }
 
+int thread_wait(struct threads *threads, struct thread *thread, uint64_t ts_ns, int32_t cpu)
+{
+	if (thread->now.state != THREAD_RUNNABLE)
+		return 0;
+	return wait_begin(&threads->waits, &thread->wait, thread->now.tid, cpu, ts_ns);
+}
+
 void thread_gone(struct threads *threads, struct thread *thread, uint64_t ts_ns)
 {
 	if (thread->totals.exited)
@@ -222,6 +238,7 @@ int threads_loss(struct threads *threads, const struct loss *loss)
 		threads->lost_until_ns = lost;
 		threads->lost_cpus = count;
 	}
+	waits_lost(&threads->waits, loss->ring);
 	if (threads->lost_until_ns[loss->ring] < loss->to_ns)
 		threads->lost_until_ns[loss->ring] = loss->to_ns;
 	if (threads->lost_until_max_ns < loss->to_ns)

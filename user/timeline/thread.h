@@ -13,12 +13,14 @@
  *   follows such a waking closely was none: it was runnable all along.
  * - A lost waking costs only the time from it to the next switch. Where a switch has no record, the
  *   time that the thread has run (probe_switch.ran_ns) tells when it came.
+ * - Who had the CPU for which a runnable thread waits: wait.h.
  * - Over a loss of a CPU's records nothing is known of threads that were not seen running on
  *   another CPU. After it, the next event tells what the thread was in since the loss ended.
  */
 
 #include "map.h"
 #include "timeline.h"
+#include "wait.h"
 
 struct thread {
 	struct thread_totals totals;
@@ -31,6 +33,7 @@ struct thread {
 	uint64_t vm_process;
 	uint64_t worked_ns; /* up to here working time is added up */
 	uint64_t vm_base_ns; /* running time before the VM showed anything */
+	struct wait wait; /* while it is runnable */
 };
 
 /* An interval has ended; `thread` as it is now, `interval` with the process known from either side. */
@@ -45,6 +48,7 @@ struct threads {
 	uint64_t *lost_until_ns; /* by CPU */
 	size_t lost_cpus;
 	uint64_t lost_until_max_ns;
+	struct waits waits;
 	thread_ended_fn ended;
 	void *context;
 };

@@ -91,7 +91,7 @@ static int thread_leave(struct threads *threads, const struct event *event, uint
 		now->process_known = true;
 		now->process = thread->vm_process;
 	}
-	return 0;
+	return thread_wait(threads, thread, ts_ns, event->cpu);
 }
 
 /* It waited for the CPU that another task now leaves. */
@@ -138,9 +138,9 @@ int threads_switch(struct threads *threads, const struct event *event)
 {
 	const struct probe_switch *record = event->sched_switch;
 	uint64_t ts_ns = threads_clamp(threads, event->ts_ns);
-	int err = 0;
+	int err = waits_switch(&threads->waits, event->cpu, record, ts_ns);
 
-	if (record->flags & PROBE_PREV_TARGET && record->prev_tid)
+	if (!err && record->flags & PROBE_PREV_TARGET && record->prev_tid)
 		err = thread_leave(threads, event, ts_ns);
 	if (!err && record->flags & PROBE_NEXT_TARGET && record->next_tid)
 		err = thread_come(threads, event, ts_ns);
@@ -166,7 +166,8 @@ int threads_waking(struct threads *threads, const struct event *event)
 		thread->waking_ns = ts_ns;
 		return 0;
 	case THREAD_RUNNABLE:
-		return 0;
+		/* a new thread that is put into a queue */
+		return wait_move(&threads->waits, &thread->wait, record->target_cpu, ts_ns);
 	default:
 		break;
 	}
@@ -179,16 +180,18 @@ int threads_waking(struct threads *threads, const struct event *event)
 	now->by_tid = 0;
 	now->by_tgid = 0;
 	memset(now->by_comm, 0, sizeof(now->by_comm));
-	return 0;
+	return thread_wait(threads, thread, ts_ns, record->target_cpu);
 }
 
 int threads_migrate(struct threads *threads, const struct event *event)
 {
 	struct thread *thread = map_get(&threads->map, (uint32_t)event->migrate->tid);
 
-	if (thread)
-		thread->totals.migrations++;
-	return 0;
+	if (!thread)
+		return 0;
+	thread->totals.migrations++;
+	return wait_move(&threads->waits, &thread->wait, event->migrate->to_cpu,
+			 threads_clamp(threads, event->ts_ns));
 }
 
 int threads_fork(struct threads *threads, const struct event *event)
@@ -210,7 +213,7 @@ int threads_fork(struct threads *threads, const struct event *event)
 	threads_name(thread, record->comm);
 	thread->known = true;
 	thread_enter(threads, thread, ts_ns, THREAD_RUNNABLE, event->cpu);
-	return 0;
+	return thread_wait(threads, thread, ts_ns, event->cpu);
 }
 
 int threads_exec(struct threads *threads, const struct event *event)

@@ -15,6 +15,8 @@ void thread_forget(struct thread_interval *now);
 /* Begin a state: unknown, where the records of a CPU on which it may be are missing. */
 void thread_enter(struct threads *threads, struct thread *thread, uint64_t ts_ns,
 		  enum thread_state state, int32_t cpu);
+/* A thread that has become runnable waits for a CPU. Returns 0 or -ENOMEM. */
+int thread_wait(struct threads *threads, struct thread *thread, uint64_t ts_ns, int32_t cpu);
 /* An event says that the thread was in `was` up to now: so it was since the end of the loss. */
 void thread_recover(struct threads *threads, struct thread *thread, uint64_t ts_ns,
 		    enum thread_state was, int32_t cpu);

@@ -43,6 +43,15 @@ struct thread_interval {
 	/* runnable -> running on the same CPU: the task that left it then; 0: idle, unknown */
 	int32_t last_tid, last_tgid;
 	char last_comm[16];
+	/*
+	 * runnable, `most_known`: of the tasks that had the CPU for which it waited, the one that had it
+	 * the longest, as it was called last. 0: the CPU was idle for longer.
+	 */
+	bool most_known;
+	int32_t most_tid, most_tgid;
+	char most_comm[16];
+	uint64_t most_ns, idle_ns;
+	uint32_t most_count; /* how many different tasks had it */
 };
 
 /* One stretch of a process (or port) on a scheduler, from in to out. */
@@ -144,6 +153,9 @@ struct stall {
 	uint64_t syscall_arg;
 	bool certain;
 	const char *evidence; /* constant text */
+	/* preempted: for how long of it that task had the CPU, and how many had it; 0 unknown */
+	uint64_t by_ns;
+	uint32_t by_count;
 };
 
 struct queue_sample {

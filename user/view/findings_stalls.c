@@ -49,13 +49,16 @@ static void stall_threads(const struct stall_burst *burst, char *text, size_t si
 static void stall_who(const struct stall_group *group, char *who, size_t size)
 {
 	const char *by = *group->by ? group->by : "?";
+	bool shared = stalls_shared(group->by_ns, group->durations.sum);
+	const char *mostly = shared ? "Mostly " : "";
 
 	if (group->own)
-		snprintf(who, size, "Another thread of the VM ('%s')", by);
+		snprintf(who, size, "%snother thread of the VM ('%s')", shared ? "Mostly a" : "A",
+			 by);
 	else if (group->by_many)
-		snprintf(who, size, "'%s' (several processes)", by);
+		snprintf(who, size, "%s'%s' (several processes)", mostly, by);
 	else
-		snprintf(who, size, "'%s' (pid %d)", by, group->by_tgid);
+		snprintf(who, size, "%s'%s' (pid %d)", mostly, by, group->by_tgid);
 }
 
 static char *stall_sentence(struct findings *findings, const struct stall_group *group,

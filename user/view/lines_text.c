@@ -286,6 +286,8 @@ static void switch_add(const struct probe_switch *record, struct text_builder *t
 		task_add(record->next_comm, record->next_tid, text);
 		text_add(text, " comes on after ");
 		task_add(record->prev_comm, record->prev_tid, text);
+		if (!(record->flags & PROBE_NEXT_TARGET))
+			text_add(text, " while a thread of the VM waits for the CPU");
 		return;
 	}
 	task_add(record->prev_comm, record->prev_tid, text);

@@ -87,6 +87,8 @@ static void stall_notes(struct perfetto_finding *finding, const struct stall *st
 		packet_note_text(packets, "by", comm);
 		packet_note_int(packets, "by tid", stall->by_tid);
 		packet_note_int(packets, "by pid", stall->by_tgid);
+		if (stall->by_count)
+			packet_note_uint(packets, "by ns", stall->by_ns);
 	}
 	if (stall->syscall >= 0) {
 		packet_note_int(packets, "system call", stall->syscall);
@@ -104,6 +106,9 @@ void perfetto_finding_stall(struct perfetto_finding *finding, const struct stall
 	char name[NAME_BYTES];
 	uint64_t track;
 
+	/* what the recording itself did is nothing to look into */
+	if (trace_process_own(finding->erlang->trace, stall->process))
+		return;
 	if (!finding->stalls)
 		group_describe(packets, GROUP_STALLS, "Stalls");
 	finding->stalls = true;

@@ -47,6 +47,17 @@ bool stall_own(const struct stalls *stalls, const struct stall *stall)
 	       stall->by_tgid == stalls->vm_pid;
 }
 
+uint64_t stall_ns(const struct stall *stall)
+{
+	return stall->end_ns > stall->start_ns ? stall->end_ns - stall->start_ns : 0;
+}
+
+/* How long the culprit had the CPU; all of the stall where that is not known. */
+static uint64_t stall_by_ns(const struct stall *stall)
+{
+	return stall->cause == STALL_PREEMPTED && stall->by_count ? stall->by_ns : stall_ns(stall);
+}
+
 static struct stall_group *group_get(struct stalls *stalls, const struct stall *stall)
 {
 	struct {
@@ -121,11 +132,6 @@ static int burst_add(struct stall_group *group, const struct stall *stall)
 	return 0;
 }
 
-uint64_t stall_ns(const struct stall *stall)
-{
-	return stall->end_ns > stall->start_ns ? stall->end_ns - stall->start_ns : 0;
-}
-
 static void heap_sink(struct stall *heap, size_t count, size_t at)
 {
 	for (;;) {
@@ -184,7 +190,9 @@ static void on_stall(void *context, const struct stall *stall)
 	struct stalls *stalls = context;
 	struct stall_group *group;
 
-	if (!section_inside(stalls->report, stall->start_ns, stall->end_ns))
+	/* what the recording itself did is nothing to look into */
+	if (trace_process_own(stalls->report->trace, stall->process) ||
+	    !section_inside(stalls->report, stall->start_ns, stall->end_ns))
 		return;
 	group = group_get(stalls, stall);
 	if (!group) {
@@ -199,6 +207,7 @@ static void on_stall(void *context, const struct stall *stall)
 	if (stall->start_ns < group->first_ns)
 		group->first_ns = stall->start_ns;
 	group->certain &= stall->certain;
+	group->by_ns += stall_by_ns(stall);
 	section_failed(stalls->report, quantile_add(&group->durations, stall_ns(stall)));
 	section_failed(stalls->report, burst_add(group, stall));
 	section_failed(stalls->report, longest_add(stalls, stall));

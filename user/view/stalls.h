@@ -25,6 +25,7 @@ struct stall_group {
 	uint32_t mfa;
 	struct quantile durations;
 	uint64_t first_ns, longest_ns; /* when the first and the longest began */
+	uint64_t by_ns; /* preempted: how long the culprit had the CPU, all of it where not known */
 	struct stall_burst *bursts;
 	size_t burst_count, burst_room;
 	uint64_t burst_more; /* stalls in bursts for which there was no room */
@@ -39,7 +40,10 @@ size_t stalls_groups(void *state, struct stall_group ***groups);
 char *stalls_thread(char buffer[static 64], uint32_t role, uint32_t number, int32_t tid);
 /* "normal", "dirty_cpu", "dirty_io", "other" */
 const char *stalls_role(uint32_t role);
-/* "preempted by hog", "stopped (SIGSTOP)": a cause with its culprit, for people. */
-void stalls_cause(char *buffer, size_t size, enum stall_cause cause, bool own, const char *by);
+/* Had others than the culprit a part worth a word of these `duration_ns`? */
+bool stalls_shared(uint64_t by_ns, uint64_t duration_ns);
+/* "preempted mostly by hog", "stopped (SIGSTOP)": a cause with its culprit, for people. */
+void stalls_cause(char *buffer, size_t size, enum stall_cause cause, bool own, bool shared,
+		  const char *by);
 
 #endif

@@ -29,7 +29,14 @@ char *stalls_thread(char buffer[static 64], uint32_t role, uint32_t number, int3
 	return buffer;
 }
 
-void stalls_cause(char *buffer, size_t size, enum stall_cause cause, bool own, const char *by)
+/* A kernel thread that comes on for microseconds in between is not. */
+bool stalls_shared(uint64_t by_ns, uint64_t duration_ns)
+{
+	return by_ns < duration_ns - duration_ns / 20;
+}
+
+void stalls_cause(char *buffer, size_t size, enum stall_cause cause, bool own, bool shared,
+		  const char *by)
 {
 	static const struct {
 		const char *alone, *with;
@@ -52,10 +59,12 @@ void stalls_cause(char *buffer, size_t size, enum stall_cause cause, bool own, c
 	if (!by || !*by) {
 		snprintf(buffer, size, "%s", texts[cause].alone);
 	} else {
-		const char *mark = strstr(texts[cause].with, "%s");
+		const char *with = cause == STALL_PREEMPTED && shared ? "preempted mostly by %s"
+								      : texts[cause].with;
+		const char *mark = strstr(with, "%s");
 
-		snprintf(buffer, size, "%.*s%s%s%s", (int)(mark - texts[cause].with),
-			 texts[cause].with, own ? "the VM's " : "", by, mark + 2);
+		snprintf(buffer, size, "%.*s%s%s%s", (int)(mark - with), with,
+			 own ? "the VM's " : "", by, mark + 2);
 	}
 }
 
@@ -93,6 +102,12 @@ static json_t *detail_json(struct stalls *stalls, const struct stall *stall)
 	if (stall->cause == STALL_PREEMPTED) {
 		json_object_set_new(detail, "by_tid", json_integer(stall->by_tid));
 		json_object_set_new(detail, "by_tgid", json_integer(stall->by_tgid));
+		json_object_set_new(detail, "by_ns",
+				    stall->by_count ? section_json_number(stall->by_ns)
+						    : json_null());
+		json_object_set_new(detail, "by_count",
+				    stall->by_count ? section_json_number(stall->by_count)
+						    : json_null());
 	}
 	if (stall->syscall >= 0) {
 		const char *name = syscall_name(stall->syscall);
@@ -167,7 +182,8 @@ static int groups_print(struct stalls *stalls, FILE *out)
 		const struct stall_group *group = groups[i];
 		char cause[160];
 
-		stalls_cause(cause, sizeof(cause), group->cause, group->own, group->by);
+		stalls_cause(cause, sizeof(cause), group->cause, group->own,
+			     stalls_shared(group->by_ns, group->durations.sum), group->by);
 		table_cell(table, "%s%s", cause, group->certain ? "" : " (likely)");
 		table_cell(table, "%s", UNITS_COUNT(group->durations.count));
 		table_cell(table, "%s", UNITS_COUNT(group->burst_count + group->burst_more));
@@ -200,7 +216,8 @@ static int longest_print(struct stalls *stalls, FILE *out)
 		const char *mfa = section_mfa(report, stall->mfa);
 
 		stall_by(stalls, stall, by);
-		stalls_cause(cause, sizeof(cause), stall->cause, stall_own(stalls, stall), by);
+		stalls_cause(cause, sizeof(cause), stall->cause, stall_own(stalls, stall),
+			     stall->by_count && stalls_shared(stall->by_ns, stall_ns(stall)), by);
 		table_cell(table, "%s", MOMENT_TIME(report->trace, stall->start_ns));
 		table_cell(table, "%s%s",
 			   gaps_over(&report->gaps, stall->start_ns, stall->end_ns).count ? "~"

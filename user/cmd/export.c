@@ -14,20 +14,18 @@
 
 #include "cmd.h"
 #include "lines.h"
-#include "moment.h"
 #include "perfetto.h"
+#include "recording.h"
 #include "trace.h"
 
-#define DEFAULT_PATH "beamweave.bwt"
-#define OUT_BUFFER   (1u << 20)
+#define OUT_BUFFER (1u << 20)
 
 enum export_key { KEY_TO = 't', KEY_OUT = 'o', KEY_FROM = 256, KEY_UNTIL };
 
 struct export_env {
 	const char *path, *out;
-	const char *from, *until; /* as typed: they mean something once the recording is open */
 	const struct format *format;
-	uint64_t from_ns, to_ns;
+	struct recording_window window;
 };
 
 struct format {
@@ -45,12 +43,12 @@ static int perfetto_export(struct trace *trace, FILE *out, const struct export_e
 
 static int jsonl_export(struct trace *trace, FILE *out, const struct export_env *env)
 {
-	return lines_write(trace, out, LINES_JSON, env->from_ns, env->to_ns);
+	return lines_write(trace, out, LINES_JSON, env->window.from_ns, env->window.to_ns);
 }
 
 static int text_export(struct trace *trace, FILE *out, const struct export_env *env)
 {
-	return lines_write(trace, out, LINES_TEXT, env->from_ns, env->to_ns);
+	return lines_write(trace, out, LINES_TEXT, env->window.from_ns, env->window.to_ns);
 }
 
 static const struct format formats[] = {
@@ -93,10 +91,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		env->out = argument;
 		break;
 	case KEY_FROM:
-		env->from = argument;
+		env->window.from = argument;
 		break;
 	case KEY_UNTIL:
-		env->until = argument;
+		env->window.to = argument;
 		break;
 	case ARGP_KEY_ARG:
 		if (env->path)
@@ -119,94 +117,41 @@ static const struct argp export_argp = {
 	.options = options,
 	.parser = parse_option,
 	.args_doc = "[FILE]",
-	.doc = "Turn a recording into what other programs read. FILE defaults to " DEFAULT_PATH
-	       ".\v"
-	       "T is a wall-clock time (14:03:05, 14:03:05.123), a time after the start (+1.5s), "
-	       "or ns "
-	       "of the file's clock (123456789ns).\n"
-	       "\nExamples:\n"
+	.doc = "Turn a recording into what other programs read. FILE defaults to " RECORDING_PATH
+	       ".\v" RECORDING_TIME_HELP "\nExamples:\n"
 	       "  beamweave export --to perfetto                     beamweave.pftrace\n"
 	       "  beamweave export --to text --from 14:03:05 | less  read on from a moment\n"
 	       "  beamweave export slow.bwt --to jsonl | jq -c 'select(.kind == \"send\")'\n"
 	       "\nExit codes: 0 done, 1 could not read or write, 2 bad usage.",
 };
 
-/* One line on stderr: what failed, why, what to do. */
-static void open_failed(const char *path, int error)
-{
-	switch (error) {
-	case ENOENT:
-		fprintf(stderr,
-			"beamweave: %s: there is no such file. Record one: beamweave record -p PID "
-			"-o "
-			"%s\n",
-			path, path);
-		break;
-	case EINVAL:
-		fprintf(stderr,
-			"beamweave: %s: this is no recording of beamweave (no .bwt file). Give a "
-			"file "
-			"that 'beamweave record' wrote.\n",
-			path);
-		break;
-	case EPROTO:
-		fprintf(stderr,
-			"beamweave: %s: a newer beamweave wrote this file. Read it with that "
-			"version "
-			"or a later one.\n",
-			path);
-		break;
-	default:
-		fprintf(stderr, "beamweave: %s: cannot read it: %s\n", path, strerror(error));
-	}
-}
-
 /* What the file lacks, in one line: the export is of the rest. */
 static void damage_print(const char *path, const struct file_damage *damage)
 {
+	const char *shown = RECORDING_CLEAN(path);
+
 	if (damage->damaged_chunks || damage->damaged_records)
 		fprintf(stderr,
 			"beamweave: %s is damaged: %llu chunks and %llu records cannot be read; "
-			"the "
-			"rest is exported\n",
-			path, (unsigned long long)damage->damaged_chunks,
+			"the rest is exported\n",
+			shown, (unsigned long long)damage->damaged_chunks,
 			(unsigned long long)damage->damaged_records);
 	if (damage->no_end)
 		fprintf(stderr,
 			"beamweave: %s was not closed: %llu bytes at its end are cut off; the rest "
-			"is "
-			"exported\n",
-			path, (unsigned long long)damage->truncated_bytes);
-}
-
-static int window_parse(struct export_env *env, const struct trace *trace)
-{
-	static const char hint[] = "write 14:03:05, +1.5s or 123456789ns";
-
-	if (env->from && moment_parse(trace, env->from, &env->from_ns)) {
-		fprintf(stderr, "beamweave: --from %s is no time: %s\n", env->from, hint);
-		return CMD_USAGE;
-	}
-	if (env->until && moment_parse(trace, env->until, &env->to_ns)) {
-		fprintf(stderr, "beamweave: --until %s is no time: %s\n", env->until, hint);
-		return CMD_USAGE;
-	}
-	if (env->to_ns < env->from_ns) {
-		fprintf(stderr, "beamweave: --until %s lies before --from %s\n", env->until,
-			env->from);
-		return CMD_USAGE;
-	}
-	return CMD_DONE;
+			"is exported\n",
+			shown, (unsigned long long)damage->truncated_bytes);
 }
 
 /* "beamweave.pftrace" for "beamweave.bwt": on the heap, NULL with ENOMEM. */
 static char *out_name(const char *path, const char *suffix)
 {
-	size_t length = strlen(path);
+	size_t length;
 	char *name;
 
 	if (!strcmp(path, "-"))
-		path = DEFAULT_PATH, length = strlen(path);
+		path = RECORDING_PATH;
+	length = strlen(path);
 	if (length > 4 && !strcmp(path + length - 4, ".bwt"))
 		length -= 4;
 	return asprintf(&name, "%.*s%s", (int)length, path, suffix) < 0 ? NULL : name;
@@ -272,7 +217,8 @@ static int export_write(struct trace *trace, const struct export_env *env, const
 
 int cmd_export(int argc, char **argv)
 {
-	struct export_env env = {.to_ns = UINT64_MAX};
+	struct export_env env = {
+		.window = {.from_option = "--from", .to_option = "--until", .to_ns = UINT64_MAX}};
 	static char program[] = "beamweave export";
 	struct trace *trace = NULL;
 	char *name = NULL;
@@ -283,8 +229,8 @@ int cmd_export(int argc, char **argv)
 	if (argp_parse(&export_argp, argc, argv, 0, NULL, &env))
 		return CMD_USAGE;
 	if (!env.path)
-		env.path = DEFAULT_PATH;
-	if ((env.from || env.until) && !env.format->window) {
+		env.path = RECORDING_PATH;
+	if ((env.window.from || env.window.to) && !env.format->window) {
 		fprintf(stderr,
 			"beamweave: --to %s writes the whole recording: leave out --from and "
 			"--until\n",
@@ -298,13 +244,12 @@ int cmd_export(int argc, char **argv)
 		env.out = name;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	trace = trace_open(env.path);
+	trace = recording_open(env.path, "");
 	if (!trace) {
-		open_failed(env.path, errno);
 		code = CMD_FAILED;
 		goto cleanup;
 	}
-	code = window_parse(&env, trace);
+	code = recording_window(trace, &env.window);
 	if (code)
 		goto cleanup;
 	damage_print(env.path, trace_damage(trace));

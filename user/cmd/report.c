@@ -10,20 +10,17 @@
 
 #include "cmd.h"
 #include "moment.h"
+#include "recording.h"
 #include "report.h"
-#include "sanitize.h"
 #include "trace.h"
 #include "units.h"
-
-#define DEFAULT_PATH "beamweave.bwt"
-#define CLEAN_BYTES  512
 
 enum report_key { KEY_JSON = 256, KEY_FROM, KEY_TO, KEY_MIN, KEY_LIMIT };
 
 struct report_env {
 	const struct section *section;
 	const char *path;
-	const char *from, *to; /* as typed: they mean something once the recording is open */
+	struct recording_window window;
 	struct report_options options;
 };
 
@@ -52,14 +49,6 @@ static int limit_parse(const char *text, size_t *limit)
 	return 0;
 }
 
-/* What was typed may be the name of a file that others made. */
-static const char *clean(char buffer[static CLEAN_BYTES], const char *typed)
-{
-	sanitize_copy(buffer, CLEAN_BYTES, typed, strlen(typed));
-	return buffer;
-}
-#define CLEAN(typed) clean((char[CLEAN_BYTES]){0}, (typed))
-
 static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
 	struct report_env *env = state->input;
@@ -70,21 +59,21 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		env->options.json = true;
 		break;
 	case KEY_FROM:
-		env->from = argument;
+		env->window.from = argument;
 		break;
 	case KEY_TO:
-		env->to = argument;
+		env->window.to = argument;
 		break;
 	case KEY_MIN:
 		if (units_parse_duration(argument, &env->options.min_ns) || !env->options.min_ns)
 			argp_failure(state, CMD_USAGE, 0,
 				     "--min %s is no time: write 1ms, 500us or 0.1s",
-				     CLEAN(argument));
+				     RECORDING_CLEAN(argument));
 		break;
 	case KEY_LIMIT:
 		if (limit_parse(argument, &env->options.limit))
 			argp_failure(state, CMD_USAGE, 0, "--limit %s is no number",
-				     CLEAN(argument));
+				     RECORDING_CLEAN(argument));
 		env->options.limited = true;
 		break;
 	case ARGP_KEY_ARG:
@@ -96,7 +85,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		else
 			argp_failure(state, CMD_USAGE, 0,
 				     "'%s' is one argument too many: one SECTION and one FILE",
-				     CLEAN(argument));
+				     RECORDING_CLEAN(argument));
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -109,9 +98,7 @@ static char *help_filter(int key, const char *text, void *input)
 {
 	static const char before[] = "Sections:\n";
 	static const char after[] =
-		"\nT is a wall-clock time (14:03, 14:03:05, 14:03:05.123), a time after the start\n"
-		"(+1.5s), or ns of the file's clock (123456789ns).\n"
-		"\nExamples:\n"
+		"\n" RECORDING_TIME_HELP "\nExamples:\n"
 		"  beamweave report                          findings in beamweave.bwt\n"
 		"  beamweave report stalls --from 14:03:05   stalls from a moment on\n"
 		"  beamweave report calls slow.bwt --json    calls in another file, as JSON\n"
@@ -139,58 +126,19 @@ static const struct argp report_argp = {
 	.options = options,
 	.parser = parse_option,
 	.args_doc = "[SECTION] [FILE]",
-	.doc = "Say what a recording shows. FILE defaults to " DEFAULT_PATH ".\v ",
+	.doc = "Say what a recording shows. FILE defaults to " RECORDING_PATH ".\v ",
 	.help_filter = help_filter,
 };
 
-/* One line on stderr: what failed, why, what to do. Returns the exit code. */
-static int open_failed(const char *path, int error)
-{
-	switch (error) {
-	case ENOENT:
-		fprintf(stderr,
-			"beamweave: %s: there is no such file, nor a section of that name. Record "
-			"one: "
-			"beamweave record -p PID -o %s\n",
-			path, path);
-		break;
-	case EINVAL:
-		fprintf(stderr,
-			"beamweave: %s: this is no recording of beamweave (no .bwt file). Give a "
-			"file "
-			"that 'beamweave record' wrote.\n",
-			path);
-		break;
-	case EPROTO:
-		fprintf(stderr,
-			"beamweave: %s: a newer beamweave wrote this file. Read it with that "
-			"version or "
-			"a later one.\n",
-			path);
-		break;
-	default:
-		fprintf(stderr, "beamweave: %s: cannot read it: %s\n", path, strerror(error));
-	}
-	return CMD_FAILED;
-}
-
+/* The time asked for, which the recording has to touch. */
 static int window_parse(struct report_env *env, const struct trace *trace)
 {
-	static const char hint[] = "write 14:03:05, +1.5s or 123456789ns";
+	int code = recording_window(trace, &env->window);
 
-	if (env->from && moment_parse(trace, env->from, &env->options.from_ns)) {
-		fprintf(stderr, "beamweave: --from %s is no time: %s\n", CLEAN(env->from), hint);
-		return CMD_USAGE;
-	}
-	if (env->to && moment_parse(trace, env->to, &env->options.to_ns)) {
-		fprintf(stderr, "beamweave: --to %s is no time: %s\n", CLEAN(env->to), hint);
-		return CMD_USAGE;
-	}
-	if (env->options.to_ns < env->options.from_ns) {
-		fprintf(stderr, "beamweave: --to %s lies before --from %s\n", CLEAN(env->to),
-			CLEAN(env->from));
-		return CMD_USAGE;
-	}
+	if (code)
+		return code;
+	env->options.from_ns = env->window.from_ns;
+	env->options.to_ns = env->window.to_ns;
 	if (env->options.from_ns > trace_end_ns(trace) ||
 	    env->options.to_ns < trace_start_ns(trace)) {
 		char from[MOMENT_TEXT], to[MOMENT_TEXT];
@@ -207,7 +155,8 @@ static int window_parse(struct report_env *env, const struct trace *trace)
 
 int cmd_report(int argc, char **argv)
 {
-	struct report_env env = {.options = {.to_ns = UINT64_MAX}};
+	struct report_env env = {
+		.window = {.from_option = "--from", .to_option = "--to", .to_ns = UINT64_MAX}};
 	static char name[] = "beamweave report";
 	struct trace *trace;
 	int error, code;
@@ -218,10 +167,10 @@ int cmd_report(int argc, char **argv)
 	if (error)
 		return CMD_USAGE;
 	if (!env.path)
-		env.path = DEFAULT_PATH;
-	trace = trace_open(env.path);
+		env.path = RECORDING_PATH;
+	trace = recording_open(env.path, ", nor a section of that name");
 	if (!trace)
-		return open_failed(CLEAN(env.path), errno);
+		return CMD_FAILED;
 	code = window_parse(&env, trace);
 	if (code)
 		goto cleanup;
@@ -229,7 +178,7 @@ int cmd_report(int argc, char **argv)
 	env.options.path = env.path;
 	error = report_print(trace, &env.options, stdout);
 	if (error) {
-		fprintf(stderr, "beamweave: %s: the report failed: %s\n", CLEAN(env.path),
+		fprintf(stderr, "beamweave: %s: the report failed: %s\n", RECORDING_CLEAN(env.path),
 			strerror(-error));
 		code = CMD_FAILED;
 	}

@@ -248,6 +248,35 @@ clean()
 	clean a
 }
 
+@test "SIGKILL of the recorder while it attaches: no file is left" {
+	vm_start a
+	"$BEAMWEAVE" record -p "$(vm_pid a)" -c lists:seq/2 -d 0.1 2>/dev/null
+	free()
+	{
+		[[ $(vm_rpc a 'whereis(beamweave_controller)') == undefined ]]
+	}
+	vm_wait_for 10 free
+	# Somebody who has the controller's name and does not answer: the start tries for a while.
+	vm_rpc a 'spawn(fun() -> register(beamweave_controller, self()), receive stop -> ok end end)' >/dev/null
+	"$BEAMWEAVE" record -p "$(vm_pid a)" -c lists:seq/2 -d 30 2>err 3>&- &
+	RECORD_PID=$!
+	there()
+	{
+		[[ -n $(vm_residue a) ]]
+	}
+	gone()
+	{
+		[[ -z $(vm_residue a) ]]
+	}
+	vm_wait_for 20 there
+	kill -KILL "$RECORD_PID"
+	wait "$RECORD_PID" || true
+	RECORD_PID=
+	vm_wait_for 10 gone
+	vm_rpc a 'beamweave_controller ! stop' >/dev/null
+	clean a
+}
+
 @test "a session that is truncated under us: Erlang events end, we do not" {
 	[[ $(id -u) == 0 ]] || skip "the kernel side, which goes on, needs privilege"
 	vm_start a

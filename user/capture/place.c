@@ -3,11 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* The nth directory to try, NULL behind the last. `home` may be NULL. */
@@ -23,6 +27,71 @@ static const char *directory_nth(enum place_kind kind, uint32_t without, const c
 		return nth < 3 ? session[nth] : NULL;
 	}
 	return nth < (home ? 4u : 3u) ? library[nth] : NULL;
+}
+
+/* In the keeper: wait for a word that all is done, or for the end of whoever could have said it. */
+static void keeper_run(int fd, int directory_fd, const char *name)
+{
+	char done;
+	ssize_t got;
+
+	/* Away from the numbers that they get below, whatever we were started with. */
+	fd = fcntl(fd, F_DUPFD, 10);
+	directory_fd = fcntl(directory_fd, F_DUPFD, 10);
+	if (fd < 0 || directory_fd < 0 || dup2(fd, 0) < 0 || dup2(directory_fd, 1) < 0)
+		_exit(1);
+	/* Nothing else of ours is kept open by it: no probe, no recording, no pipe. */
+	if (syscall(SYS_close_range, 2, ~0u, 0))
+		for (int other = 2; other < 1024; other++)
+			close(other);
+	/* Whoever kills our process group does not mean the clean-up. */
+	setsid();
+	do
+		got = read(0, &done, 1);
+	while (got < 0 && errno == EINTR);
+	if (got != 1)
+		unlinkat(1, name, 0);
+	_exit(0);
+}
+
+/* It is best effort: without it a kill at the wrong moment leaves the file. */
+static void keeper_start(struct place *place)
+{
+	sigset_t all, before;
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC))
+		return;
+	/* Ctrl-C is for us: the keeper has to outlive us. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	place->keeper = fork();
+	if (!place->keeper) {
+		close(ends[1]);
+		keeper_run(ends[0], place->directory_fd, place->name);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	close(ends[0]);
+	if (place->keeper > 0) {
+		place->keeper_fd = ends[1];
+	} else {
+		place->keeper = 0;
+		close(ends[1]);
+	}
+}
+
+/* The file has no name any more, or is not ours to remove. */
+static void keeper_end(struct place *place)
+{
+	if (place->keeper_fd < 0)
+		return;
+	/* SIGPIPE is ignored: a keeper that was killed needs no word. */
+	if (write(place->keeper_fd, "d", 1) == 1 || errno == EPIPE)
+		close(place->keeper_fd);
+	place->keeper_fd = -1;
+	while (waitpid(place->keeper, NULL, 0) < 0 && errno == EINTR)
+		;
+	place->keeper = 0;
 }
 
 static int place_try(struct place *place, const struct target *target, enum place_kind kind,
@@ -53,8 +122,10 @@ static int place_try(struct place *place, const struct target *target, enum plac
 	}
 	place->fd = openat(place->directory_fd, place->name,
 			   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (place->fd >= 0)
+	if (place->fd >= 0) {
+		keeper_start(place);
 		return 0;
+	}
 	error = -errno;
 failed:
 	place_close(place);
@@ -123,6 +194,7 @@ int place_open(struct place *place, const char *path, struct fault *fault)
 
 void place_close(struct place *place)
 {
+	keeper_end(place);
 	if (place->fd >= 0)
 		close(place->fd);
 	if (place->directory_fd >= 0)
@@ -137,6 +209,7 @@ void place_unlink(struct place *place)
 	unlinkat(place->directory_fd, place->name, 0);
 	close(place->directory_fd);
 	place->directory_fd = -1;
+	keeper_end(place);
 }
 
 void place_remove(struct place *place)

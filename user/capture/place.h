@@ -4,7 +4,8 @@
 
 /*
  * Files that are put where a target can see them: created below its root, given to its user, and
- * removed by whoever put them there.
+ * removed by whoever put them there, or, when that is killed before it could, by a process that
+ * lives as long as they have a name.
  */
 
 #include <limits.h>
@@ -14,6 +15,8 @@
 
 struct place {
 	int directory_fd; /* -1: nothing was placed */
+	int keeper_fd; /* -1: none; closing it makes the keeper remove the file */
+	pid_t keeper; /* a process that removes the file when we are killed */
 	int fd;
 	char name[NAME_MAX + 1]; /* in the directory */
 	char path[PATH_MAX]; /* as the target sees it */
@@ -24,7 +27,7 @@ enum place_kind {
 	PLACE_LIBRARY, /* has to be mapped executable */
 };
 
-#define PLACE_NONE ((struct place){.directory_fd = -1, .fd = -1})
+#define PLACE_NONE ((struct place){.directory_fd = -1, .keeper_fd = -1, .fd = -1})
 
 /*
  * Create a new file of a kind in the first directory that can be used for it, from the *nth on (0 at

@@ -91,7 +91,7 @@ $(BUILD)/tracer/%.o: %.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 $(WARNINGS) $(CFLAGS) -D_GNU_SOURCE -fPIC -fvisibility=hidden -fno-strict-aliasing \
-		-fno-stack-protector -U_FORTIFY_SOURCE -ffreestanding -Ierl/c_src -isystem $(ERL_INCLUDE) -MMD -MP -c $< -o $@
+		-fno-stack-protector -U_FORTIFY_SOURCE -fno-plt -Ierl/c_src -isystem $(ERL_INCLUDE) -MMD -MP -c $< -o $@
 
 $(TRACER): $(TRACER_OBJ)
 	$(call say,LD,$@)

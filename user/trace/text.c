@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "utf8.h"
+
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
 void text_begin(struct text_builder *text, char *data, size_t size)
@@ -66,56 +68,16 @@ void text_format(struct text_builder *text, const char *format, ...)
 	text->used += (size_t)bytes;
 }
 
-/*
- * Length of the character at the start, 0 when the bytes are no UTF-8 (RFC 3629: no surrogates, no
- * longer form than needed, nothing above U+10FFFF).
- */
-static size_t character_bytes(const uint8_t *data, size_t bytes, uint32_t *code)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t length;
-
-	if (data[0] < 0x80) {
-		*code = data[0];
-		return 1;
-	}
-	if (data[0] >= 0xf0)
-		length = 4;
-	else if (data[0] >= 0xe0)
-		length = 3;
-	else
-		length = 2;
-	if (data[0] < 0xc2 || data[0] > 0xf4 || length > bytes)
-		return 0;
-	*code = data[0] & (0x7fu >> length);
-	for (size_t i = 1; i < length; i++) {
-		if ((data[i] & 0xc0) != 0x80)
-			return 0;
-		*code = *code << 6 | (data[i] & 0x3f);
-	}
-	if (*code < least[length] || *code > 0x10ffff || (*code >= 0xd800 && *code <= 0xdfff))
-		return 0;
-	return length;
-}
-
-/* C0 and C1 controls, line and paragraph separators, and what reorders a terminal's line. */
-static bool character_harmful(uint32_t code)
-{
-	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 ||
-	       (code >= 0x200e && code <= 0x200f) || (code >= 0x202a && code <= 0x202e) ||
-	       (code >= 0x2066 && code <= 0x2069) || code == 0x061c || code == 0xfeff;
-}
-
 void text_add_clean(struct text_builder *text, const char *data, size_t bytes)
 {
-	const uint8_t *at = (const uint8_t *)data;
+	const char *at = data;
 
 	while (bytes && !text->cut) {
 		uint32_t code = 0;
-		size_t length = character_bytes(at, bytes, &code);
+		size_t length = utf8_read(at, bytes, &code);
 
-		if (length && !character_harmful(code))
-			text_put(text, (const char *)at, length);
+		if (length && !utf8_harmful(code))
+			text_put(text, at, length);
 		else
 			text_put(text, REPLACEMENT, 3);
 		at += length ? length : 1;
@@ -125,11 +87,11 @@ void text_add_clean(struct text_builder *text, const char *data, size_t bytes)
 
 void text_add_json(struct text_builder *text, const char *data, size_t bytes)
 {
-	const uint8_t *at = (const uint8_t *)data;
+	const char *at = data;
 
 	while (bytes && !text->cut) {
 		uint32_t code = 0;
-		size_t length = character_bytes(at, bytes, &code);
+		size_t length = utf8_read(at, bytes, &code);
 
 		if (!length)
 			text_put(text, REPLACEMENT, 3);
@@ -138,7 +100,7 @@ void text_add_json(struct text_builder *text, const char *data, size_t bytes)
 		else if (code < 0x20 || code == 0x7f || code == 0x2028 || code == 0x2029)
 			text_format(text, "\\u%04x", code);
 		else
-			text_put(text, (const char *)at, length);
+			text_put(text, at, length);
 		at += length ? length : 1;
 		bytes -= length ? length : 1;
 	}
@@ -173,14 +135,14 @@ static bool word_reserved(const char *data, size_t bytes)
 
 static bool atom_plain(const char *data, size_t bytes)
 {
-	const uint8_t *at = (const uint8_t *)data;
+	const char *at = data;
 	size_t rest = bytes;
 
 	if (!bytes || word_reserved(data, bytes))
 		return false;
 	while (rest) {
 		uint32_t code = 0;
-		size_t length = character_bytes(at, rest, &code);
+		size_t length = utf8_read(at, rest, &code);
 
 		if (!length)
 			return false;

@@ -5,52 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Decode one character. Returns its length, 0 when the bytes are no valid UTF-8. */
-static size_t utf8_decode(const unsigned char *in, size_t bytes, uint32_t *point)
-{
-	static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t length;
-
-	if (in[0] < 0x80) {
-		*point = in[0];
-		return 1;
-	}
-	if ((in[0] & 0xe0) == 0xc0)
-		length = 2;
-	else if ((in[0] & 0xf0) == 0xe0)
-		length = 3;
-	else if ((in[0] & 0xf8) == 0xf0)
-		length = 4;
-	else
-		return 0;
-	if (length > bytes)
-		return 0;
-	*point = in[0] & (0xff >> (length + 1));
-	for (size_t i = 1; i < length; i++) {
-		if ((in[i] & 0xc0) != 0x80)
-			return 0;
-		*point = *point << 6 | (in[i] & 0x3f);
-	}
-	if (*point < least[length] || *point > 0x10ffff || (*point >= 0xd800 && *point < 0xe000))
-		return 0;
-	return length;
-}
-
-static int point_allowed(uint32_t point)
-{
-	if (point < 0x20 || (point >= 0x7f && point < 0xa0))
-		return 0;
-	if (point == 0xad || point == 0x61c || point == 0x180e || point == 0xfeff)
-		return 0;
-	/* zero-width and direction marks, separators, embeddings, invisible operators */
-	if ((point >= 0x200b && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) ||
-	    (point >= 0x2060 && point <= 0x206f))
-		return 0;
-	/* interlinear marks, tags, noncharacters */
-	if ((point >= 0xfff9 && point <= 0xfffb) || (point >= 0xe0000 && point <= 0xe0fff))
-		return 0;
-	return (point & 0xfffe) != 0xfffe && !(point >= 0xfdd0 && point <= 0xfdef);
-}
+#include "utf8.h"
 
 static size_t sanitize(char *out, size_t size, const char *in, size_t bytes, int lines)
 {
@@ -60,8 +15,8 @@ static size_t sanitize(char *out, size_t size, const char *in, size_t bytes, int
 		return 0;
 	for (size_t i = 0; i < bytes;) {
 		uint32_t point = 0;
-		size_t step = utf8_decode((const unsigned char *)in + i, bytes - i, &point);
-		int keep = step && (point_allowed(point) || (lines && point == '\n'));
+		size_t step = utf8_read(in + i, bytes - i, &point);
+		int keep = step && (!utf8_harmful(point) || (lines && point == '\n'));
 		size_t room = keep ? step : 1;
 
 		if (length + room >= size)
@@ -111,7 +66,7 @@ static size_t measure(const char *text, size_t limit, size_t *columns)
 	*columns = 0;
 	while (i < bytes) {
 		uint32_t point = 0;
-		size_t step = utf8_decode((const unsigned char *)text + i, bytes - i, &point);
+		size_t step = utf8_read(text + i, bytes - i, &point);
 		size_t width = step ? point_columns(point) : 1;
 
 		if (*columns + width > limit)

@@ -312,12 +312,6 @@ int file_append(struct file_writer *writer, enum chunk_type type, uint32_t strea
 	return error;
 }
 
-int file_reserve(struct file_writer *writer, uint64_t bytes)
-{
-	writer->reserve = writer->stream ? 0 : bytes;
-	return space_take(writer, writer->position);
-}
-
 void file_use_reserve(struct file_writer *writer)
 {
 	writer->closing = true;

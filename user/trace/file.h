@@ -117,12 +117,10 @@ int file_append(struct file_writer *writer, enum chunk_type type, uint32_t strea
 /*
  * A full disk. The writer keeps FILE_RESERVE bytes of the disk allocated beyond the file's end
  * (fallocate), so that -ENOSPC comes while there is still room for what closes a recording: its
- * last META, THREADS, COUNTS, CLOCK and END. file_reserve() changes the amount (0: none).
- * file_use_reserve() says that what follows is the closing: it may use the reserve up. File
- * systems without fallocate and streams have no reserve.
+ * last META, THREADS, COUNTS, CLOCK and END. file_use_reserve() says that what follows is the
+ * closing: it may use the reserve up. File systems without fallocate and streams have no reserve.
  */
 #define FILE_RESERVE (1u << 20)
-int file_reserve(struct file_writer *writer, uint64_t bytes);
 void file_use_reserve(struct file_writer *writer);
 /* Hand what is buffered to the kernel. */
 int file_flush(struct file_writer *writer);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record.h"
 
-#include <string.h>
-
 static const char *const kind_names[EVENT_KINDS] = {
 	[RING_UNKNOWN] = "unknown",
 	[RING_CALL] = "call",
@@ -60,13 +58,4 @@ static const char *const kind_names[EVENT_KINDS] = {
 const char *event_kind_name(uint32_t kind)
 {
 	return kind < EVENT_KINDS ? kind_names[kind] : NULL;
-}
-
-int event_kind_number(const char *name)
-{
-	for (int kind = 0; kind < EVENT_KINDS; kind++) {
-		if (kind_names[kind] && !strcmp(kind_names[kind], name))
-			return kind;
-	}
-	return -1;
 }

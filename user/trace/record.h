@@ -83,7 +83,5 @@ struct event {
 
 /* "call", "sched_switch", ...: the name of a kind in every output; NULL for an unknown one. */
 const char *event_kind_name(uint32_t kind);
-/* The reverse; -1 for an unknown name. */
-int event_kind_number(const char *name);
 
 #endif

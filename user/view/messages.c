@@ -123,15 +123,12 @@ static void receiver_add(struct messages *messages, const struct message *messag
 	row->arrived++;
 	tag_count(messages->report, row, &message->shape);
 	sender_count(row, message->from);
-	if (!message->fetched_ns) {
-		row->waiting++;
+	if (!message->fetched_ns)
 		return;
-	}
 	row->fetched++;
 	if (!message->sent_ns || message->fetched_ns < message->sent_ns)
 		return;
 	wait_ns = message->fetched_ns - message->sent_ns;
-	row->waited_ns += wait_ns;
 	if (wait_ns > row->longest_wait_ns) {
 		row->longest_wait_ns = wait_ns;
 		row->longest_wait_at_ns = message->sent_ns;

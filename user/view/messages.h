@@ -25,9 +25,7 @@ struct receiver_row {
 	uint64_t last_ns; /* when it was last seen: for its name */
 	uint64_t arrived; /* sent to it, or fetched without a send seen */
 	uint64_t fetched;
-	uint64_t waiting; /* not fetched when the recording ended, or fetched unseen */
 	uint64_t longest_wait_ns, longest_wait_at_ns; /* until fetched */
-	uint64_t waited_ns; /* all waits added up */
 	struct message_tag tags[MESSAGE_TAGS];
 	size_t tag_count;
 	uint64_t other_tags;

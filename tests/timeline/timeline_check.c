@@ -246,16 +246,6 @@ static void check_totals(struct check *check, const struct timeline *timeline)
 	       check->socket_count, check->loss_count);
 }
 
-static void values_free(struct map *map)
-{
-	size_t position = 0;
-	void *value;
-
-	while ((value = map_next(map, &position)))
-		free(value);
-	map_free(map);
-}
-
 int main(int argc, char **argv)
 {
 	struct check check = {.trace = argc == 2 ? trace_open(argv[1]) : NULL};
@@ -287,12 +277,12 @@ int main(int argc, char **argv)
 		check_totals(&check, timeline);
 	timeline_free(timeline);
 	trace_close(check.trace);
-	values_free(&check.threads);
-	values_free(&check.thread_runs);
-	values_free(&check.port_runs);
-	values_free(&check.runs);
-	values_free(&check.gcs);
-	values_free(&check.children);
+	map_free_values(&check.threads);
+	map_free_values(&check.thread_runs);
+	map_free_values(&check.port_runs);
+	map_free_values(&check.runs);
+	map_free_values(&check.gcs);
+	map_free_values(&check.children);
 	if (err || check.wrong)
 		return 1;
 	puts("ok");

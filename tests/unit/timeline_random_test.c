@@ -230,16 +230,6 @@ static void random_event(struct event *event, uint64_t *record, uint64_t ts_ns, 
 		((struct probe_sock_io *)record)->sock = random_below(5);
 }
 
-static void values_free(struct map *map)
-{
-	size_t position = 0;
-	void *value;
-
-	while ((value = map_next(map, &position)))
-		free(value);
-	map_free(map);
-}
-
 static void laws_hold(uint64_t seed)
 {
 	struct laws laws = {0};
@@ -284,9 +274,9 @@ static void laws_hold(uint64_t seed)
 				    processes[t].waiting_ns <=
 			    ts_ns);
 	timeline_free(timeline);
-	values_free(&laws.threads);
-	values_free(&laws.runs);
-	values_free(&laws.gcs);
+	map_free_values(&laws.threads);
+	map_free_values(&laws.runs);
+	map_free_values(&laws.gcs);
 }
 
 static void any_events_keep_the_laws(void **unused)

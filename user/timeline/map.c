@@ -88,3 +88,13 @@ void map_free(struct map *map)
 	free(map->slots);
 	*map = (struct map){0};
 }
+
+void map_free_values(struct map *map)
+{
+	size_t position = 0;
+	void *value;
+
+	while ((value = map_next(map, &position)))
+		free(value);
+	map_free(map);
+}

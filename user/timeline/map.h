@@ -53,5 +53,7 @@ void *map_remove(struct map *map, uint64_t key);
 void *map_next(const struct map *map, size_t *position);
 /* Frees the table, not the values. */
 void map_free(struct map *map);
+/* Frees the table and the values, each by free(). */
+void map_free_values(struct map *map);
 
 #endif

@@ -6,16 +6,13 @@
 
 void processes_free(struct processes *processes)
 {
-	struct vm_thread *thread;
-	size_t i, position = 0;
+	size_t i;
 
 	for (i = 0; i < processes->count; i++)
 		free(processes->all[i]);
 	free(processes->all);
 	free(processes->totals);
-	while ((thread = map_next(&processes->rings, &position)))
-		free(thread);
-	map_free(&processes->rings);
+	map_free_values(&processes->rings);
 	map_free(&processes->map);
 }
 

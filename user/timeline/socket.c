@@ -29,7 +29,6 @@ struct socket_port {
 
 void sockets_free(struct sockets *sockets)
 {
-	struct socket_port *port;
 	struct socket *socket;
 	size_t position = 0;
 
@@ -40,12 +39,9 @@ void sockets_free(struct sockets *sockets)
 		sockets->closed_first = socket->next;
 		free(socket);
 	}
-	position = 0;
-	while ((port = map_next(&sockets->ports, &position)))
-		free(port);
 	map_free(&sockets->map);
 	map_free(&sockets->listeners);
-	map_free(&sockets->ports);
+	map_free_values(&sockets->ports);
 }
 
 /* The remote address as one word; IPv4 the same in both of its forms. */

@@ -184,8 +184,7 @@ struct timeline *timeline_new(struct trace *trace, const struct timeline_sink *s
 
 void timeline_free(struct timeline *timeline)
 {
-	size_t i, position = 0;
-	void *mark;
+	size_t i;
 
 	if (!timeline)
 		return;
@@ -195,9 +194,7 @@ void timeline_free(struct timeline *timeline)
 		call_finish(&timeline->calls, timeline->processes.all[i], 0, CALL_OPEN);
 		message_exit(&timeline->messages, timeline->processes.all[i]);
 	}
-	while ((mark = map_next(&timeline->run_marks, &position)))
-		free(mark);
-	map_free(&timeline->run_marks);
+	map_free_values(&timeline->run_marks);
 	calls_free(&timeline->calls);
 	messages_free(&timeline->messages);
 	sockets_free(&timeline->sockets);

@@ -48,13 +48,8 @@ static void about_put(void)
 		{1001, 1000, 1001, 0, "1_scheduler"},
 		{1002, 1000, 1002, 0, "1_dirty_cpu_sch"},
 	};
-	struct ring_vm vm = {.otp_release = 25, .frame_words = 1};
+	struct ring_vm vm = maker_vm();
 
-	memset(vm.pid_bit, 0xff, sizeof(vm.pid_bit));
-	for (uint8_t bit = 0; bit < 15; bit++)
-		vm.pid_bit[4 + bit] = bit;
-	for (uint8_t bit = 0; bit < 13; bit++)
-		vm.pid_bit[19 + bit] = 32 + bit;
 	maker_append(file, CHUNK_META, 0, "{\"schema\":1}", 12, NULL, 0);
 	maker_append(file, CHUNK_CLOCK, 0, &clock, sizeof(clock), NULL, 0);
 	maker_append(file, CHUNK_TASKS, 0, tasks, sizeof(tasks), NULL, 0);

@@ -103,13 +103,8 @@ static void about_put(void)
 		{1001, 1000, 1001, 0, "1_scheduler"},
 		{1002, 1000, 1002, 0, "2_scheduler"},
 	};
-	struct ring_vm vm = {.otp_release = 25, .frame_words = 1};
+	struct ring_vm vm = maker_vm();
 
-	memset(vm.pid_bit, 0xff, sizeof(vm.pid_bit));
-	for (uint8_t bit = 0; bit < 15; bit++)
-		vm.pid_bit[4 + bit] = bit;
-	for (uint8_t bit = 0; bit < 13; bit++)
-		vm.pid_bit[19 + bit] = 32 + bit;
 	maker_append(file, CHUNK_META, 0, meta, sizeof(meta) - 1, NULL, 0);
 	maker_append(file, CHUNK_TASKS, 0, tasks, sizeof(tasks), NULL, 0);
 	maker_append(file, CHUNK_VM_INFO, 0, &vm, sizeof(vm), NULL, 0);

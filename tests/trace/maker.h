@@ -240,6 +240,21 @@ MAKER void maker_dict_store(struct maker_dict *dict)
 	dict->stored = dict->used;
 }
 
+/* ---- The VM ---- */
+
+/* OTP 25 as it lays pids out on 64 bits: 15 bits of number above the tag, then 13 of serial. */
+MAKER struct ring_vm maker_vm(void)
+{
+	struct ring_vm vm = {.otp_release = 25, .frame_words = 1};
+
+	memset(vm.pid_bit, 0xff, sizeof(vm.pid_bit));
+	for (uint8_t bit = 0; bit < 15; bit++)
+		vm.pid_bit[4 + bit] = bit;
+	for (uint8_t bit = 0; bit < 13; bit++)
+		vm.pid_bit[19 + bit] = 32 + bit;
+	return vm;
+}
+
 /* ---- A CPU of the kernel ---- */
 
 struct maker_cpu {

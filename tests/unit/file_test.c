@@ -18,46 +18,7 @@
 #include <xxhash.h>
 
 #include "file.h"
-
-static char directory[64];
-static char path[128];
-
-static int directory_make(void **state)
-{
-	(void)state;
-	strcpy(directory, "/tmp/bwt_file_test_XXXXXX");
-	if (!mkdtemp(directory))
-		return -1;
-	snprintf(path, sizeof(path), "%s/a.bwt", directory);
-	return 0;
-}
-
-static int directory_remove(void **state)
-{
-	char old[160];
-
-	(void)state;
-	snprintf(old, sizeof(old), "%s.old", path);
-	umount(directory);
-	unlink(path);
-	unlink(old);
-	return rmdir(directory);
-}
-
-static uint8_t *file_load(const char *name, size_t *bytes)
-{
-	FILE *file = fopen(name, "rb");
-	uint8_t *data;
-
-	assert_non_null(file);
-	fseek(file, 0, SEEK_END);
-	*bytes = (size_t)ftell(file);
-	rewind(file);
-	data = malloc(*bytes + 1);
-	assert_int_equal(fread(data, 1, *bytes, file), *bytes);
-	fclose(file);
-	return data;
-}
+#include "file_fixture.h"
 
 /* Walk the chunks by the format alone; returns how many there are. */
 static size_t chunks_walk(const uint8_t *data, size_t bytes, uint16_t *last_type)

@@ -16,33 +16,27 @@ teardown_file() {
 }
 
 teardown() {
-	[ "$(vm_rpc t 'tracer_test:residue()')" = "[]" ]
-}
-
-check() { # MODULE:FUNCTION(...): a test in tests/tracer that must return ok
-	run vm_rpc t "$1"
-	echo "$output"
-	[ "$output" = ok ]
+	tracer_clean
 }
 
 @test "7,000 nested calls are 7,000 calls, each under its caller" {
-	check 'tracer_calls:nested()'
+	tracer_check 'tracer_calls:nested()'
 }
 
 @test "100 recursive calls nest in each other" {
-	check 'tracer_calls:recursion()'
+	tracer_check 'tracer_calls:recursion()'
 }
 
 @test "a million tail calls leave the stack as deep as it is without tracing" {
-	check 'tracer_calls:tail()'
+	tracer_check 'tracer_calls:tail()'
 }
 
 @test "a call that ends in a caught exception is followed by a return to its catcher" {
-	check 'tracer_calls:exceptions()'
+	tracer_check 'tracer_calls:exceptions()'
 }
 
 @test "with values captured, exceptions have events, caught or not" {
-	check 'tracer_calls:exceptions_traced()'
+	tracer_check 'tracer_calls:exceptions_traced()'
 }
 
 @test "the call trees of 1,000 random programs are the interpreter's" {
@@ -60,35 +54,35 @@ check() { # MODULE:FUNCTION(...): a test in tests/tracer that must return ok
 }
 
 @test "arguments that are not captured are not even counted" {
-	check 'tracer_calls:unseen_arguments()'
+	tracer_check 'tracer_calls:unseen_arguments()'
 }
 
 @test "captured terms of every kind come out as they went in" {
-	check 'tracer_calls:capture()'
+	tracer_check 'tracer_calls:capture()'
 }
 
 @test "captured terms never take more bytes than asked for, and say when they were cut" {
-	check 'tracer_calls:capture_budget()'
+	tracer_check 'tracer_calls:capture_budget()'
 }
 
 @test "redacted terms show no content" {
-	check 'tracer_calls:redact()'
+	tracer_check 'tracer_calls:redact()'
 }
 
 @test "code that is loaded anew is traced again" {
-	check 'tracer_calls:reloaded()'
+	tracer_check 'tracer_calls:reloaded()'
 }
 
 @test "a spec that names nothing is refused with near misses" {
-	check 'tracer_calls:specs()'
+	tracer_check 'tracer_calls:specs()'
 }
 
 @test "1,000 messages are 1,000 sends and 1,000 receives of the same fingerprints" {
-	check 'tracer_events:messages()'
+	tracer_check 'tracer_events:messages()'
 }
 
 @test "the shape of a message has its type, whatever its size" {
-	check 'tracer_events:shapes()'
+	tracer_check 'tracer_events:shapes()'
 }
 
 @test "two VMs give the same term the same fingerprint" {
@@ -133,49 +127,49 @@ check() { # MODULE:FUNCTION(...): a test in tests/tracer that must return ok
 }
 
 @test "in and out alternate until the process has exited" {
-	check 'tracer_events:running()'
+	tracer_check 'tracer_events:running()'
 }
 
 @test "what runs on dirty schedulers says so, and every scheduler's thread is known" {
-	check 'tracer_events:dirty()'
+	tracer_check 'tracer_events:dirty()'
 }
 
 @test "garbage collections have a start, an end and their figures" {
-	check 'tracer_events:gc()'
+	tracer_check 'tracer_events:gc()'
 }
 
 @test "spawns, exits, links and names are seen on both sides" {
-	check 'tracer_events:processes()'
+	tracer_check 'tracer_events:processes()'
 }
 
 @test "1,000 processes that come and go are each spawned and exit once" {
-	check 'tracer_events:spawns()'
+	tracer_check 'tracer_events:spawns()'
 }
 
 @test "processes of proc_lib and gen are known by what they really run" {
-	check 'tracer_events:initial()'
+	tracer_check 'tracer_events:initial()'
 }
 
 @test "ports open, close, link, run, receive and send" {
-	check 'tracer_events:ports()'
+	tracer_check 'tracer_events:ports()'
 }
 
 @test "sockets are listed with owner and addresses, those that come later too" {
-	check 'tracer_events:port_lists()'
+	tracer_check 'tracer_events:port_lists()'
 }
 
 @test "names and initial calls are listed though a process does not answer" {
-	check 'tracer_events:names()'
+	tracer_check 'tracer_events:names()'
 }
 
 @test "20,000 processes are all named" {
-	check 'tracer_events:many_names()'
+	tracer_check 'tracer_events:many_names()'
 }
 
 @test "an unknown event is recorded with its tag, and nonsense harms nobody" {
-	check 'tracer_events:unknown()'
+	tracer_check 'tracer_events:unknown()'
 }
 
 @test "only the processes asked for are recorded, with their children" {
-	check 'tracer_events:pids()'
+	tracer_check 'tracer_events:pids()'
 }

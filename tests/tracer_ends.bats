@@ -15,81 +15,75 @@ teardown_file() {
 }
 
 teardown() {
-	[ "$(vm_rpc t 'tracer_test:residue()')" = "[]" ]
-}
-
-check() { # MODULE:FUNCTION(...): a test in tests/tracer that must return ok
-	run vm_rpc t "$1"
-	echo "$output"
-	[ "$output" = ok ]
+	tracer_clean
 }
 
 @test "the reader stops it" {
-	check 'tracer_ends:asked()'
+	tracer_check 'tracer_ends:asked()'
 }
 
 @test "the lease runs out" {
-	check 'tracer_ends:lease()'
+	tracer_check 'tracer_ends:lease()'
 }
 
 @test "the reader is killed" {
-	check 'tracer_ends:reader_killed()'
+	tracer_check 'tracer_ends:reader_killed()'
 }
 
 @test "its time is over" {
-	check 'tracer_ends:time()'
+	tracer_check 'tracer_ends:time()'
 }
 
 @test "its events are spent, none more" {
-	check 'tracer_ends:events()'
+	tracer_check 'tracer_ends:events()'
 }
 
 @test "the controller is killed" {
-	check 'tracer_ends:controller_killed()'
+	tracer_check 'tracer_ends:controller_killed()'
 }
 
 @test "the guard is killed, and then the controller" {
-	check 'tracer_ends:guard_killed()'
+	tracer_check 'tracer_ends:guard_killed()'
 }
 
 @test "the node's shell starts and stops it" {
-	check 'tracer_ends:shell()'
+	tracer_check 'tracer_ends:shell()'
 }
 
 @test "a pause records nothing" {
-	check 'tracer_ends:paused()'
+	tracer_check 'tracer_ends:paused()'
 }
 
 @test "a second recording is refused while there is one" {
-	check 'tracer_ends:busy()'
+	tracer_check 'tracer_ends:busy()'
 }
 
 @test "flags and patterns of another tracer stay as they are" {
-	check 'tracer_ends:others()'
+	tracer_check 'tracer_ends:others()'
 }
 
 @test "another tracer's default for new processes stays as it is" {
-	check 'tracer_ends:new_processes()'
+	tracer_check 'tracer_ends:new_processes()'
 }
 
 @test "a recording that another tracer leaves nothing for is refused" {
-	check 'tracer_ends:present()'
+	tracer_check 'tracer_ends:present()'
 }
 
 @test "files that are no session of this user's are refused" {
-	check 'tracer_ends:files()'
+	tracer_check 'tracer_ends:files()'
 }
 
 @test "a session that takes too much memory is not made" {
-	check 'tracer_ends:memory()'
+	tracer_check 'tracer_ends:memory()'
 }
 
 @test "5,000 processes that sleep keep no flag" {
-	check 'tracer_ends:sleepers()'
+	tracer_check 'tracer_ends:sleepers()'
 }
 
 @test "attaching to a busy VM and leaving it 20 times" {
-	check 'tracer_ends:rounds(20)'
+	tracer_check 'tracer_ends:rounds(20)'
 }
 
 @test "modules that came over a door go, but for the tracer's" {

@@ -22,3 +22,18 @@ tracer_teardown()
 	rm -f "/dev/shm/bwtest-$(vm_pid t)-"*
 	vm_teardown
 }
+
+# Nothing of ours is left in it.
+tracer_clean()
+{
+	[ "$(vm_rpc t 'tracer_test:residue()')" = "[]" ]
+}
+
+# tracer_check MODULE:FUNCTION(...): a test in tests/tracer, which returns ok.
+tracer_check()
+{
+	run vm_rpc t "$1"
+	# shellcheck disable=SC2154 # `run` sets it
+	echo "$output"
+	[ "$output" = ok ]
+}

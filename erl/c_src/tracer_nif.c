@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The doors of the library into Erlang: module beamweave_tracer. enabled/3 and trace/5 are the
  * erl_tracer behaviour; all else is for the controller. Their meaning stands in

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What each of the kernel's events does to a thread's state. */
 #include <errno.h>
 #include <string.h>

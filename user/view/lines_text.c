@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One event as a line for people: time, thread, process with its name, what happened. */
 #include "lines.h"
 

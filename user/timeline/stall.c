@@ -164,6 +164,9 @@ static bool stall_classify(const struct thread *thread, const struct thread_inte
 		stall->certain = true;
 		return executes || thread->totals.role == RING_ROLE_NORMAL;
 	case THREAD_BLOCKED:
+		/* no VM makes this call: it is the recording's own, when its session is opened */
+		if (interval->syscall == SYS_membarrier)
+			return false;
 		stall->cause = STALL_BLOCKED;
 		stall->evidence =
 			"in an uninterruptible wait of the kernel (page fault, memory, disk)";

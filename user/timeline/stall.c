@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "stall.h"
 
 #include <errno.h>
@@ -8,12 +8,7 @@
 
 void stalls_free(struct stalls *stalls)
 {
-	struct stall_burst *burst;
-	size_t position = 0;
-
-	while ((burst = map_next(&stalls->bursts, &position)))
-		free(burst);
-	map_free(&stalls->bursts);
+	map_free_values(&stalls->bursts);
 }
 
 const char *stall_cause_name(enum stall_cause cause)

@@ -187,6 +187,13 @@ static int attach_steps(struct attach *attach)
 	if (!error)
 		error = start_run(attach->door, attach->config, attach->rings.place.path,
 				  &attach->info, &attach->fault);
+	/* A recording that ended just now took its modules along, after we had found them there. */
+	if (error == -EREMOTEIO) {
+		error = start_load(attach->door, attach->target, &attach->fault);
+		if (!error)
+			error = start_run(attach->door, attach->config, attach->rings.place.path,
+					  &attach->info, &attach->fault);
+	}
 	/* Both sides have it mapped now: without a name nothing stays, however anyone ends. */
 	if (!error)
 		place_unlink(&attach->rings.place);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "embedded.h"
@@ -14,6 +15,16 @@
 #define TRACER_MODULE  "beamweave_tracer"
 #define TRACER_LIBRARY "beamweave_tracer.so"
 #define MD5_BYTES      16
+#define PAUSE_MS       20
+#define PURGE_TRIES    25
+#define ENDING_TRIES   75
+
+static void pause_ms(unsigned int ms)
+{
+	struct timespec time = {.tv_nsec = (long)ms * 1000000};
+
+	nanosleep(&time, NULL);
+}
 
 static const struct embedded *embedded_find(const char *name)
 {
@@ -100,14 +111,29 @@ static int module_current(struct door *door, const char *module, const struct em
 	return !memcmp(ours, its, MD5_BYTES);
 }
 
+/* Code of an earlier recording: what ran it may need a moment to end. */
+static int module_purge(struct door *door, const char *module, ei_x_buff *reply,
+			struct fault *fault)
+{
+	int error, index;
+
+	for (int tries = 0; tries < PURGE_TRIES; tries++) {
+		error = call_atom(door, "code", "soft_purge", module, reply, &index, fault);
+		if (error || reply_is(reply, index, "true"))
+			return error;
+		pause_ms(PAUSE_MS);
+	}
+	/* The loading says that it cannot be. */
+	return 0;
+}
+
 static int module_load(struct door *door, const char *module, const struct embedded *file,
 		       ei_x_buff *reply, struct fault *fault)
 {
 	char reason[300], tag[MAXATOMLEN_UTF8];
 	int error, index, arity;
 
-	/* Code of an earlier version that nothing runs any more. */
-	error = call_atom(door, "code", "soft_purge", module, reply, &index, fault);
+	error = module_purge(door, module, reply, fault);
 	if (!error)
 		error = call_code(door, module, file, reply, &index, fault);
 	if (error)
@@ -187,22 +213,26 @@ static int tracer_load(struct door *door, const struct target *target, const str
 	return error;
 }
 
-/* Does a controller of another beamweave run there? */
+/* Does a controller run there? One that is ending is given time to: it takes its modules along. */
 static int controller_running(struct door *door, ei_x_buff *reply, struct fault *fault)
 {
 	int index, error;
 
-	error = call_atom(door, "erlang", "whereis", "beamweave_controller", reply, &index, fault);
-	if (error)
-		return error;
-	return !reply_is(reply, index, "undefined");
+	for (int tries = 0; tries < ENDING_TRIES; tries++) {
+		error = call_atom(door, "erlang", "whereis", "beamweave_controller", reply, &index,
+				  fault);
+		if (error || reply_is(reply, index, "undefined"))
+			return error;
+		pause_ms(PAUSE_MS);
+	}
+	return 1;
 }
 
 struct loading {
 	struct door *door;
 	const struct target *target;
 	ei_x_buff reply;
-	bool checked; /* that nobody uses the code that is there */
+	bool running; /* somebody uses the code that is there */
 };
 
 static int file_load(struct loading *loading, const struct embedded *file, struct fault *fault)
@@ -214,15 +244,10 @@ static int file_load(struct loading *loading, const struct embedded *file, struc
 	error = module_current(loading->door, module, file, &loading->reply, fault);
 	if (error)
 		return error < 0 ? error : 0;
-	if (!loading->checked)
-		error = controller_running(loading->door, &loading->reply, fault);
-	if (error < 0)
-		return error;
-	if (error)
+	if (loading->running)
 		return fault_set(fault, -EBUSY,
 				 "wait for it to end, or stop it on the node: beamweave:stop().",
 				 "another version of beamweave is recording this VM");
-	loading->checked = true;
 	if (!strcmp(module, TRACER_MODULE))
 		return tracer_load(loading->door, loading->target, file, &loading->reply, fault);
 	return module_load(loading->door, module, file, &loading->reply, fault);
@@ -231,10 +256,14 @@ static int file_load(struct loading *loading, const struct embedded *file, struc
 int start_load(struct door *door, const struct target *target, struct fault *fault)
 {
 	struct loading loading = {.door = door, .target = target};
-	int error = 0;
+	int error;
 
 	if (ei_x_new(&loading.reply))
 		return -ENOMEM;
+	error = controller_running(door, &loading.reply, fault);
+	loading.running = error > 0;
+	if (error > 0)
+		error = 0;
 	/* What the tracer calls while it is loaded comes before it, what calls the tracer after it. */
 	for (int users = 0; users < 2; users++) {
 		for (size_t i = 0; i < embedded_count && !error; i++) {

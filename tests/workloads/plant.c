@@ -96,7 +96,7 @@ static int hog(pid_t tid, uint64_t length_ns, uint64_t *start_ns, uint64_t *end_
 
 int main(int argc, char **argv)
 {
-	const struct sched_param fifo = { .sched_priority = 1 };
+	const struct sched_param fifo = {.sched_priority = 1};
 	uint64_t start_ns = 0, end_ns = 0, length_ns;
 	int err = -EINVAL;
 

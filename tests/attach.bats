@@ -203,6 +203,12 @@ clean()
 	[[ $(calls) == 1 ]]
 }
 
+@test "a command has the signals that we were started with" {
+	"$BEAMWEAVE" record --kernel none -o x.bwt -- awk '/^SigIgn/ { print $2 }' /proc/self/status >with
+	awk '/^SigIgn/ { print $2 }' /proc/self/status >without
+	diff without with
+}
+
 @test "a command's output is its own" {
 	run --separate-stderr "$BEAMWEAVE" record -o x.bwt --no-attach -- sh -c 'echo out; exit 3'
 	[[ $status == 3 ]]

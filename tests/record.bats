@@ -186,6 +186,27 @@ clean()
 	clean a
 }
 
+@test "a limit for file sizes ends it like a full disk" {
+	vm_start a
+	storm a
+	run bash -c "ulimit -f 40960; exec '$BEAMWEAVE' record -p $(vm_pid a) -c lists:seq/2 --buffer-size 8M -d 60 -o x.bwt"
+	echo "$output"
+	[[ $status == 1 ]]
+	[[ $output == *"(the disk is full)"* ]]
+	(($(summary .events.by_kind.call x.bwt) > 0))
+	clean a
+}
+
+@test "a FIFO that nobody reads is said at once" {
+	vm_start a
+	mkfifo f
+	run "$BEAMWEAVE" record -p "$(vm_pid a)" -d 1 -o f
+	echo "$output"
+	[[ $status == 1 ]]
+	[[ $output == *"cannot write f: "*"start its reader first"* ]]
+	clean a
+}
+
 @test "a device that takes nothing" {
 	vm_start a
 	run "$BEAMWEAVE" record -p "$(vm_pid a)" --no-attach -d 1 -o /dev/full

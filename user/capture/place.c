@@ -85,7 +85,7 @@ static void keeper_end(struct place *place)
 {
 	if (place->keeper_fd < 0)
 		return;
-	/* SIGPIPE is ignored: a keeper that was killed needs no word. */
+	/* SIGPIPE does no harm: a keeper that was killed needs no word. */
 	if (write(place->keeper_fd, "d", 1) == 1 || errno == EPIPE)
 		close(place->keeper_fd);
 	place->keeper_fd = -1;

@@ -352,6 +352,21 @@ static int run_open(struct run *run, const sigset_t *mask)
 	return error;
 }
 
+static void signal_take(int number)
+{
+	(void)number;
+}
+
+/*
+ * A write says by its error what the signal would. Unlike an ignored signal a caught one is as it was
+ * in a command that we start.
+ */
+static void signal_mute(int number)
+{
+	if (signal(number, signal_take) == SIG_IGN)
+		signal(number, SIG_IGN);
+}
+
 static int signals_open(sigset_t *before)
 {
 	sigset_t signals;
@@ -362,7 +377,8 @@ static int signals_open(sigset_t *before)
 	sigaddset(&signals, SIGHUP);
 	sigaddset(&signals, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &signals, before);
-	signal(SIGPIPE, SIG_IGN);
+	signal_mute(SIGPIPE);
+	signal_mute(SIGXFSZ);
 	return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 

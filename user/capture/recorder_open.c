@@ -161,8 +161,9 @@ int recorder_open_output(struct recorder *recorder, struct fault *fault)
 
 	recorder->writer = file_create(recorder->config->output);
 	if (!recorder->writer)
-		return fault_set(fault, -errno, NULL, "cannot write %.300s: %s",
-				 recorder->config->output, strerror(errno));
+		return fault_set(fault, -errno, errno == ENXIO ? "start its reader first" : NULL,
+				 "cannot write %.300s: %s", recorder->config->output,
+				 strerror(errno));
 	clock_gettime(CLOCK_REALTIME, &now);
 	recorder->created_ns = recorder_clock_ns();
 	recorder->now_ns = recorder->created_ns;

@@ -73,6 +73,17 @@ static void read_boot_id(uint8_t id[16])
 	close(fd);
 }
 
+/* A FIFO that nobody reads is an error (ENXIO): waiting for a reader could not be interrupted. */
+static int stream_open(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	int flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
+
+	if (flags >= 0)
+		fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+	return fd;
+}
+
 /* Returns the descriptor, or -1 with errno. *stream: it is no regular file of ours. */
 static int output_open(const char *path, bool *stream)
 {
@@ -84,7 +95,7 @@ static int output_open(const char *path, bool *stream)
 	if (!strcmp(path, "-"))
 		return fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 	if (!stat(path, &status) && !S_ISREG(status.st_mode))
-		return open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+		return stream_open(path);
 	*stream = false;
 	if (!lstat(path, &status)) {
 		if (asprintf(&old, "%s.old", path) < 0) {

@@ -226,6 +226,12 @@ one_line() {
 	one_line "known.bwt: a newer beamweave wrote this file"
 }
 
+@test "what never ends and is no recording is not waited for" {
+	run "$BEAMWEAVE" report summary /dev/zero
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"this is no recording of beamweave"* ]]
+}
+
 @test "a path cannot steer the terminal" {
 	run -1 --separate-stderr "$BEAMWEAVE" report $'\033[2Jx.bwt'
 	one_line "?[2Jx.bwt: there is no such file"

@@ -217,11 +217,21 @@ static int chunks_index(struct index_scan *scan)
 	return 0;
 }
 
+/* Does what was spooled so far still look like a recording? What never ends would fill the disk. */
+static bool spool_plausible(int fd, uint64_t bytes)
+{
+	char magic[sizeof(FILE_MAGIC) - 1];
+
+	return bytes < sizeof(magic) || (pread(fd, magic, sizeof(magic), 0) == sizeof(magic) &&
+					 !memcmp(magic, FILE_MAGIC, sizeof(magic)));
+}
+
 /* Copy what cannot be read at will to where it can. Returns a descriptor or -errno. */
 static int pipe_spool(int from)
 {
 	char name[] = "/var/tmp/beamweave_XXXXXX";
 	uint8_t *buffer = malloc(SCAN_BYTES);
+	uint64_t total = 0;
 	ssize_t bytes = 0;
 	int fd = -1, error = 0;
 
@@ -248,6 +258,11 @@ static int pipe_spool(int from)
 				goto cleanup;
 			}
 			done += part > 0 ? part : 0;
+		}
+		total += (uint64_t)done;
+		if (!spool_plausible(fd, total)) {
+			error = -EINVAL;
+			goto cleanup;
 		}
 	}
 cleanup:

@@ -239,7 +239,7 @@ tests: all $(UNIT) $(STRESS) $(TOOLS) $(WORKLOAD_BEAMS) $(BUILD)/tests/plant
 
 # The packages come first, in a make of their own: what is built depends on them.
 check: deps-test
-	@$(MAKE) --no-print-directory tests lint
+	@$(MAKE) --no-print-directory -j$$(nproc) tests $(PLT)
 	@tests/run
 
 check-unit: tests
@@ -265,7 +265,7 @@ fuzz: deps-test
 	tests/fuzz/run 600
 
 demo: deps-demo
-	@$(MAKE) --no-print-directory all $(WORKLOAD_BEAMS) $(BUILD)/tests/plant
+	@$(MAKE) --no-print-directory -j$$(nproc) all $(WORKLOAD_BEAMS) $(BUILD)/tests/plant
 	@tests/demo/run
 
 # ---- the hand it is written in -------------------------------------------------------------------

@@ -104,6 +104,8 @@ slices([], _) ->
 slices(List, Session) ->
     {Slice, Rest} = beamweave_trace:slice(?SLICE, List),
     lists:foreach(fun(Tracee) -> beamweave_trace:off(Tracee, Session) end, Slice),
+    %% A sign of life: the reader waits as long as there are some.
+    _ = beamweave_tracer:poll(Session),
     erlang:yield(),
     slices(Rest, Session).
 

@@ -86,12 +86,14 @@ deps-test:
 TRACER_SRC := $(filter-out erl/c_src/ring_reader%.c,$(wildcard erl/c_src/*.c))
 TRACER_OBJ := $(TRACER_SRC:%.c=$(BUILD)/tracer/%.o)
 TRACER := $(BUILD)/beamweave_tracer.so
+# Without libgcc there are no outlined atomics.
+TRACER_CFLAGS := $(if $(filter aarch64,$(shell uname -m)),-mno-outline-atomics)
 
 $(BUILD)/tracer/%.o: %.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 $(WARNINGS) $(CFLAGS) -D_GNU_SOURCE -fPIC -fvisibility=hidden -fno-strict-aliasing \
-		-fno-stack-protector -U_FORTIFY_SOURCE -fno-plt -Ierl/c_src -isystem $(ERL_INCLUDE) -MMD -MP -c $< -o $@
+		-fno-stack-protector -U_FORTIFY_SOURCE -fno-plt $(TRACER_CFLAGS) -Ierl/c_src -isystem $(ERL_INCLUDE) -MMD -MP -c $< -o $@
 
 $(TRACER): $(TRACER_OBJ)
 	$(call say,LD,$@)

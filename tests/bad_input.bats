@@ -270,7 +270,7 @@ other_tracer()
 	run "$BEAMWEAVE" record -c lists -- true
 	echo "$output"
 	[[ $status == 1 ]]
-	[[ $output == *"the command ended before its VM could be attached"* ]]
+	[[ $output == *"the recording ended before the VM was attached"* ]]
 }
 
 @test "standard output that is a terminal" {

@@ -40,7 +40,7 @@
 
 -define(POLL_MS, 100).
 -define(RELOAD_POLLS, 10).
--define(SLICE, 500).
+-define(SLICE, 100).
 -define(NAMES_MS, 1000).
 %% Threads may still hold credits that they have drawn.
 -define(SPENT_POLLS, 2).

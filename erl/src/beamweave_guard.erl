@@ -16,7 +16,7 @@
 -define(TRACER_ENDED, 3).
 -define(END_FAILED, 5).
 
--define(SLICE, 500).
+-define(SLICE, 100).
 -define(DELIVERED_MS, 2000).
 -define(DELETED_MS, 1000).
 -define(CLOSE_TRIES, 5000).

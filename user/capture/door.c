@@ -18,6 +18,7 @@
 
 #define VERSION_MAGIC 131 /* before every term */
 #define PACKET_MAX    (16u << 20)
+#define DOOR_NAMES    32
 
 struct door {
 	ei_cnode node;
@@ -240,7 +241,8 @@ int door_open(struct door **opened, const struct node *node, const struct node_c
 		return fault_set(fault, -ENOMEM, NULL, "out of memory");
 	door->fd = -1;
 	door->deadline_ns = deadline_ns;
-	snprintf(alive, sizeof(alive), "beamweave_%d", getpid());
+	/* One of a few names: each becomes an atom of the node's, which it keeps. */
+	snprintf(alive, sizeof(alive), "beamweave_%d", getpid() % DOOR_NAMES);
 	snprintf(name, sizeof(name), "%s@localhost", alive);
 	if (ei_connect_xinit_ussi(&door->node, "localhost", alive, name, &nowhere, cookie->text,
 				  (unsigned int)clock_ns() | 4, &door_sockets, sizeof(door_sockets),

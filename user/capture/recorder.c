@@ -316,7 +316,7 @@ static int run_close(struct run *run, bool *lost)
 		return fault_set(run->fault, -ENOENT, NULL, "%s",
 				 *recorder->attach_fault.why
 					 ? recorder->attach_fault.why
-					 : "the command ended before its VM could be attached");
+					 : "the recording ended before the VM was attached");
 	if (recorder->end == RECORDER_TRACER_FAILED)
 		return fault_set(run->fault, -EIO, NULL, "the tracer ended before its time");
 	return 0;

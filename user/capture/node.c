@@ -263,7 +263,6 @@ int node_find(const struct target *target, uint32_t without, struct node *node, 
 		node->named = name_by_flags(target, node->name, sizeof(node->name));
 	if (protocol && strcmp(protocol, "inet_tcp") && strcmp(protocol, "inet6_tcp")) {
 		free(listeners);
-		node->tls = true;
 		return fault_set(
 			fault, -EPROTONOSUPPORT, NULL,
 			"the node's distribution runs over %.60s, which is not spoken here",

@@ -28,7 +28,6 @@ struct node {
 	struct node_endpoint endpoints[NODE_ENDPOINTS]; /* the likeliest first */
 	size_t endpoint_count;
 	bool named; /* it was told to be a node by its command line or environment */
-	bool tls; /* its distribution runs over something that cannot be spoken here */
 };
 
 /*

@@ -283,9 +283,17 @@ static uint64_t names_cut(const uint8_t *data, uint64_t bytes)
 
 	if (bytes <= NAMES_CHUNK_BYTES)
 		return bytes;
-	while (ring_dict_next(data, bytes, &position, &entry) > 0 && position <= NAMES_CHUNK_BYTES)
+	while (ring_dict_next(data, bytes, &position, &entry) > 0) {
+		uint64_t start = (uint64_t)((const uint8_t *)entry - data);
+
+		if (position > NAMES_CHUNK_BYTES && start < NAMES_CHUNK_BYTES)
+			return start;
+		if (position > NAMES_CHUNK_BYTES)
+			break;
 		cut = position;
-	return cut ? cut : bytes;
+	}
+	/* Without an entry it is a hole, where any slot is a place to cut. */
+	return cut ? cut : NAMES_CHUNK_BYTES;
 }
 
 /* Lines that the node's side left for the user: a time, then the text. */
@@ -328,10 +336,6 @@ int64_t rings_drain_names(struct rings *rings, struct file_writer *writer, rings
 		uint64_t part = names_cut(at, left);
 		int error;
 
-		if (part > CHUNK_MAX_BYTES - sizeof(head)) {
-			rings->lost_bytes += part;
-			break;
-		}
 		error = file_append(writer, CHUNK_DICT, 0, &head, sizeof(head), at, (uint32_t)part);
 		if (error)
 			return error;

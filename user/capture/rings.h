@@ -23,7 +23,6 @@ struct rings {
 	void *map;
 	uint64_t bytes;
 	uint32_t threads_seen;
-	uint64_t lost_bytes; /* of the dictionary, that did not fit in a chunk */
 };
 
 struct rings_limits {

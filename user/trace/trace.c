@@ -231,6 +231,11 @@ uint64_t trace_own_events(const struct trace *trace, enum ring_kind kind)
 	return (uint32_t)kind < RING_KINDS ? trace->own[kind] : 0;
 }
 
+uint64_t trace_names_lost(const struct trace *trace)
+{
+	return trace->entries_head.dict_discarded;
+}
+
 const char *trace_flags(const struct trace *trace)
 {
 	return names_flags(trace->names);

@@ -76,6 +76,8 @@ size_t trace_notes(const struct trace *trace, const char *const **notes);
 uint64_t trace_process_parent(const struct trace *trace, uint64_t word);
 /* The trace flags that were on, "call,return_to", as the tracer said last; NULL: it said nothing. */
 const char *trace_flags(const struct trace *trace);
+/* Names that found no room in the session's dictionary: what they belong to prints as a number. */
+uint64_t trace_names_lost(const struct trace *trace);
 /* Events of beamweave's own processes by kind, left out of what trace_next() gives. */
 uint64_t trace_own_events(const struct trace *trace, enum ring_kind kind);
 

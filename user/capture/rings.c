@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "utf8.h"
+
 #define NAMES_CHUNK_BYTES (1u << 20)
 #define NOTE_BYTES	  512
 #define CREDIT_BLOCK_MAX  1024
@@ -314,9 +316,7 @@ static void notes_show(const void *data, uint64_t bytes, rings_note_fn note, voi
 			length = sizeof(text) - 1;
 		memcpy(text, payload + sizeof(uint64_t), length);
 		text[length] = 0;
-		for (char *at = text; *at; at++)
-			if ((unsigned char)*at < 0x20 || *at == 0x7f)
-				*at = '?';
+		utf8_clean(text);
 		note(context, text);
 	}
 }

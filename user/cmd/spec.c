@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "utf8.h"
+
 #define ATOM_CHARACTERS_MAX 255
 #define ARITY_MAX	    255
 
@@ -198,8 +200,9 @@ void spec_error_lines(const char *text, const struct spec_error *error, char *li
 
 		if (i < at && (c & 0xc0) != 0x80)
 			column++;
-		shown[used++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+		shown[used++] = (char)c;
 	}
 	shown[used] = 0;
+	utf8_clean(shown);
 	snprintf(lines, bytes, "  %s\n  %*s^", shown, (int)column, "");
 }

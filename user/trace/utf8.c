@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "utf8.h"
 
+#include <string.h>
+
 size_t utf8_read(const char *data, size_t bytes, uint32_t *code)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -44,4 +46,21 @@ bool utf8_harmful(uint32_t code)
 	if ((code >= 0xfff9 && code <= 0xfffb) || (code >= 0xe0000 && code <= 0xe0fff))
 		return true;
 	return (code & 0xfffe) == 0xfffe || (code >= 0xfdd0 && code <= 0xfdef);
+}
+
+void utf8_clean(char *text)
+{
+	size_t bytes = strlen(text);
+
+	while (bytes) {
+		uint32_t code;
+		size_t length = utf8_read(text, bytes, &code);
+
+		if (!length || utf8_harmful(code)) {
+			length = length ? length : 1;
+			memset(text, '?', length);
+		}
+		text += length;
+		bytes -= length;
+	}
 }

@@ -17,4 +17,7 @@ size_t utf8_read(const char *data, size_t bytes, uint32_t *code);
 /* C0 and C1 controls, separators of lines, and what reorders or hides text on a terminal. */
 bool utf8_harmful(uint32_t code);
 
+/* Put a '?' for every byte of what may not be shown. In place, the length stays. */
+void utf8_clean(char *text);
+
 #endif

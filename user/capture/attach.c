@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 #define SECOND_NS	 1000000000ull
 #define DICT_BYTES	 (16u << 20)
 #define DICT_PER_PROCESS 192 /* a name and an initial call */
@@ -33,14 +35,6 @@ struct attach {
 	struct start_info info;
 	struct fault fault;
 };
-
-static uint64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-}
 
 static void pause_ms(unsigned int ms)
 {

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "reply.h"
 
 #define VERSION_MAGIC 131 /* before every term */
@@ -29,14 +30,6 @@ struct door {
 	unsigned int writes; /* in the handshake: 1 our name, 2 our answer to the challenge */
 	int error; /* the first that a socket call gave */
 };
-
-static uint64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* ---- Sockets for ei: each waits until the door's deadline, not per call ---- */
 

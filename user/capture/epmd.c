@@ -12,14 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 #define ANSWER_MAX 65536
 
 static int64_t clock_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return (int64_t)(clock_ns() / 1000000);
 }
 
 static int socket_wait(int fd, short events, int64_t deadline_ms)

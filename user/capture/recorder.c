@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "meta.h"
 #include "recorder_steps.h"
 
@@ -23,14 +24,6 @@
 #define END_WAIT_MAX_NS	   (60 * SECOND_NS) /* while it shows that it works on it */
 #define HEARTBEAT_NS	   (2 * SECOND_NS)
 #define CLOSING_BYTES	   (1u << 20) /* of the last chunks, for --max-size */
-
-uint64_t recorder_clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-}
 
 void recorder_note(const struct recorder_view *view, const char *format, ...)
 {
@@ -178,7 +171,7 @@ static void pace_wait(struct run *run)
 		run->pace_ms = run->pace_ms * 2 > PACE_MAX_MS ? PACE_MAX_MS : run->pace_ms * 2;
 	poll(ready, 2, (int)run->pace_ms);
 	signals_read(run);
-	recorder->now_ns = recorder_clock_ns();
+	recorder->now_ns = clock_ns();
 }
 
 static int second_watch(struct run *run)
@@ -251,7 +244,7 @@ static void run_stop(struct run *run)
 	bool writable = !recorder->output_error;
 	int64_t moved;
 
-	recorder->stopped_ns = recorder_clock_ns();
+	recorder->stopped_ns = clock_ns();
 	recorder->now_ns = recorder->stopped_ns;
 	if (recorder->attach) {
 		attach_cancel(recorder->attach);
@@ -271,17 +264,17 @@ static void run_stop(struct run *run)
 			writable = false;
 		poll(&(struct pollfd){.fd = run->signal_fd, .events = POLLIN}, 1, PACE_MIN_MS);
 		signals_read(run);
-		recorder->now_ns = recorder_clock_ns();
+		recorder->now_ns = clock_ns();
 	}
 	/* A VM that goes on writing all the same does not keep us. */
-	while (writable && recorder_clock_ns() - recorder->now_ns < END_WAIT_MAX_NS &&
+	while (writable && clock_ns() - recorder->now_ns < END_WAIT_MAX_NS &&
 	       (moved = recorder_drain(recorder, true))) {
 		if (moved < 0) {
 			output_failed(run, (int)moved);
 			writable = false;
 		}
 	}
-	recorder->now_ns = recorder_clock_ns();
+	recorder->now_ns = clock_ns();
 	if (recorder->rings && !recorder->tracer_confirmed && recorder->target.pid &&
 	    !target_ended(&recorder->target))
 		recorder_note(run->view,

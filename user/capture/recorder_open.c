@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 #define WAIT_MS	 200
 #define VMS_MAX	 1024
 #define MAPS_MAX (64u << 20)
@@ -165,7 +167,7 @@ int recorder_open_output(struct recorder *recorder, struct fault *fault)
 				 "cannot write %.300s: %s", recorder->config->output,
 				 strerror(errno));
 	clock_gettime(CLOCK_REALTIME, &now);
-	recorder->created_ns = recorder_clock_ns();
+	recorder->created_ns = clock_ns();
 	recorder->now_ns = recorder->created_ns;
 	recorder->created_wall_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	samples_open(&recorder->samples, recorder->target.pid	 ? recorder->target.pid
@@ -208,7 +210,7 @@ int recorder_open_vm(struct recorder *recorder, struct fault *fault)
 		error = rings_attach(&recorder->session, fault);
 		if (error)
 			return error;
-		rings_lease(&recorder->session, recorder_clock_ns());
+		rings_lease(&recorder->session, clock_ns());
 		/* What a VM that has ended left is kept until it is saved. */
 		if (recorder->target.pid)
 			place_unlink(&recorder->session.place);

@@ -36,7 +36,6 @@ void run_watch_tracer(struct run *run);
 
 /* ---- recorder.c ---- */
 
-uint64_t recorder_clock_ns(void);
 __attribute__((format(printf, 2, 3))) void recorder_note(const struct recorder_view *view,
 							 const char *format, ...);
 

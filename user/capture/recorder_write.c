@@ -6,23 +6,16 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
 #include "meta.h"
 
 #define SLOW_SECONDS 5 /* between clock snapshots and counts, which a cut file is to have */
 
-static uint64_t time_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static int write_clock(struct recorder *recorder)
 {
-	struct chunk_clock clock = {.monotonic_ns = time_ns(CLOCK_MONOTONIC),
-				    .boottime_ns = time_ns(CLOCK_BOOTTIME),
-				    .realtime_ns = time_ns(CLOCK_REALTIME)};
+	struct chunk_clock clock = {.monotonic_ns = clock_of_ns(CLOCK_MONOTONIC),
+				    .boottime_ns = clock_of_ns(CLOCK_BOOTTIME),
+				    .realtime_ns = clock_of_ns(CLOCK_REALTIME)};
 
 	return file_append(recorder->writer, CHUNK_CLOCK, 0, &clock, sizeof(clock), NULL, 0);
 }
@@ -51,7 +44,7 @@ int recorder_write_begin(struct recorder *recorder)
 		error = recorder_write_tasks(recorder);
 	samples_read(&recorder->samples);
 	if (!error)
-		error = samples_write(&recorder->samples, recorder->writer, recorder_clock_ns());
+		error = samples_write(&recorder->samples, recorder->writer, clock_ns());
 	if (!error)
 		error = meta_write(recorder);
 	return error ? error : file_flush(recorder->writer);
@@ -63,7 +56,7 @@ static int write_counts(struct recorder *recorder)
 	int error = 0;
 
 	if (recorder->rings)
-		error = rings_write_threads(recorder->rings, recorder->writer, recorder_clock_ns());
+		error = rings_write_threads(recorder->rings, recorder->writer, clock_ns());
 	for (uint32_t cpu = 0; cpu < cpus && !error; cpu++) {
 		struct probe_counts counts;
 
@@ -138,8 +131,7 @@ int recorder_write_end(struct recorder *recorder)
 	keep_first(&error, write_clock(recorder));
 	keep_first(&error, meta_write(recorder));
 	keep_first(&error, write_counts(recorder));
-	keep_first(&error,
-		   samples_write(&recorder->samples, recorder->writer, recorder_clock_ns()));
+	keep_first(&error, samples_write(&recorder->samples, recorder->writer, clock_ns()));
 	keep_first(&error, recorder_follow(recorder));
 	return error;
 }

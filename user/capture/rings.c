@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "utf8.h"
 
 #define NAMES_CHUNK_BYTES (1u << 20)
@@ -21,14 +22,6 @@
 #define CREDIT_BLOCK_MAX  1024
 /* Until the drain loop renews it: the tracer may be started before the loop sees the session. */
 #define FIRST_LEASE_NS 15000000000ull
-
-static uint64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* ---- A file that others can truncate ---- */
 

@@ -126,6 +126,8 @@ static json_t *kernel_json(const struct recorder *recorder)
 	}
 	json_object_set_new(kernel, "enabled", enabled);
 	json_object_set_new(kernel, "missing", missing);
+	if (recorder->kernel)
+		put_number(kernel, "missed_runs", kernel_missed(recorder->kernel));
 	return kernel;
 }
 

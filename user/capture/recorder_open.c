@@ -147,7 +147,9 @@ int recorder_open_kernel(struct recorder *recorder, struct fault *fault)
 				 strerror(errno));
 	count = kernel_missing(recorder->kernel, &missing);
 	for (size_t i = 0; i < count; i++)
-		if (config->kernel_required & 1u << missing[i].probe)
+		/* One that works in part stands there too. */
+		if (config->kernel_required & ~kernel_enabled(recorder->kernel) &
+		    1u << missing[i].probe)
 			return fault_set(
 				fault, -EPERM, missing[i].fix,
 				"the kernel probe '%s' was asked for and cannot be had: %s",

@@ -128,8 +128,7 @@ void record_manual_print(pid_t pid)
 
 	if (!code_installed(&code) && !code_unpack(&code)) {
 		fputs("  its own shell can start a recording, with beamweave's OTP application in "
-		      "its "
-		      "code path:\n    beamweave:start(#{}).\n",
+		      "its code path:\n    beamweave:start(#{}).\n",
 		      stderr);
 		return;
 	}

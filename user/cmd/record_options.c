@@ -11,6 +11,7 @@
 #include "amount.h"
 #include "cmd.h"
 #include "kernel.h"
+#include "recording.h"
 #include "spec.h"
 
 #define DURATION_NS    30000000000ull
@@ -72,7 +73,7 @@ struct record_env record_env = {
 			.kernel_wanted = KERNEL_USUAL,
 			.duration_ns = DURATION_NS,
 			.max_bytes = SIZE_MAX_BYTES,
-			.output = "beamweave.bwt",
+			.output = RECORDING_PATH,
 		},
 };
 

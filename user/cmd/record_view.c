@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "record_manual.h"
+#include "recording.h"
 
 #define SECOND_NS 1000000000ull
 
@@ -263,8 +264,8 @@ static void view_ended(void *context, const struct recorder *recorder)
 		bytes_text(recorder->file_bytes, size), end_words(recorder));
 	if (strcmp(output, "-"))
 		fprintf(stderr, "next: beamweave report%s%s\n",
-			strcmp(output, "beamweave.bwt") ? " " : "",
-			strcmp(output, "beamweave.bwt") ? output : "");
+			strcmp(output, RECORDING_PATH) ? " " : "",
+			strcmp(output, RECORDING_PATH) ? output : "");
 }
 
 void record_view_open(struct record_view *view, const struct capture_config *config)

@@ -256,9 +256,12 @@ static void view_ended(void *context, const struct recorder *recorder)
 	char events[32], lost_text[32], duration[32], size[32];
 
 	line_clear(view);
-	fprintf(stderr, "%s: %s events, %s lost, %s, %s%s\n",
+	/* What was overwritten is worked out when the file is read. */
+	fprintf(stderr, "%s: %s events%s, %s lost, %s, %s%s\n",
 		strcmp(output, "-") ? output : "standard output",
 		count_text(recorder->recorded + recorder->kernel_recorded, events),
+		recorder->config->mode == RING_OVERWRITE ? " made, of which the file has the newest"
+							 : "",
 		count_text(lost, lost_text),
 		duration_text(recorder->stopped_ns - recorder->created_ns, duration),
 		bytes_text(recorder->file_bytes, size), end_words(recorder));

@@ -139,7 +139,7 @@ caret()
 	run "$BEAMWEAVE" record -p "$(vm_pid a)" -d 0.2 --cookie-file cookie
 	echo "$output"
 	if [[ $(id -u) != 0 ]]; then
-		skip "the kernel side needs privilege"
+		skip "the kernel side needs CAP_BPF and CAP_PERFMON, or root"
 	fi
 	[[ $status == 0 ]]
 	[[ $output == *"kernel only"* ]]

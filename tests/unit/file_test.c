@@ -249,6 +249,7 @@ static void a_full_disk_leaves_room_for_the_closing(void **state)
 	memset(payload, 'd', 1000000);
 	if (mount("none", directory, "tmpfs", 0, "size=8m")) {
 		free(payload);
+		print_message("# mounting a small tmpfs needs CAP_SYS_ADMIN\n");
 		skip();
 	}
 	writer = file_create(path);

@@ -120,8 +120,11 @@ leave:
 	return atom_ok;
 }
 
-/* Is the session over, though nothing was written lately that would have shown it? */
-static void status_look(struct session_thread *thread, uint64_t state)
+/*
+ * Is the session over, though nothing was written lately that would have shown it? Not inlined: the
+ * questions before calls, of which there are two a call, would save registers for it.
+ */
+static __attribute__((noinline)) void status_look(struct session_thread *thread, uint64_t state)
 {
 	struct session *session;
 	uint32_t reason;

@@ -28,6 +28,7 @@ enum probe_kind {
 	PROBE_WAKEUP_NEW = 13, /* struct probe_waking */
 	PROBE_EXEC = 14, /* struct probe_task */
 	PROBE_SOCK_DATA_READY = 15, /* struct probe_sock_event: data or a connection arrived */
+	PROBE_SOCK_ERLANG = 16, /* struct probe_sock_erlang: whose socket it is */
 };
 
 struct probe_header {
@@ -128,6 +129,16 @@ struct probe_sock_event {
 	__u8 local[PROBE_ADDRESS], remote[PROBE_ADDRESS];
 };
 
+/*
+ * Who used a socket, as the VM's own thread says at that moment: at the first use, and when the port
+ * or its owner has changed. Without a port (a socket of a NIF) at the first use only.
+ */
+struct probe_sock_erlang {
+	struct probe_sock_event event; /* value: the TCP state */
+	__u64 port; /* word of the Erlang port that was executing; 0: none */
+	__u64 owner; /* word of the port's owner, without a port of the process; 0: unknown */
+};
+
 /* One system call of a thread of the target, from enter to exit. */
 struct probe_syscall {
 	struct probe_header h; /* ts_ns: the exit */
@@ -194,10 +205,12 @@ struct probe_check {
 	__u32 seen;
 };
 
-/* Where a process is found from a thread's esdp. */
+/* Where a process and a port are found from a thread's esdp. */
 struct probe_vm {
 	__u32 esdp_current_process, process_id;
 	__u32 on;
+	__u32 esdp_current_port; /* 0: unknown */
+	__u32 port_connected; /* 0: unknown */
 	__u32 reserved;
 };
 
@@ -209,6 +222,7 @@ _Static_assert(sizeof(struct probe_task) == 48, "task");
 _Static_assert(sizeof(struct probe_sock_state) == 72, "socket state");
 _Static_assert(sizeof(struct probe_sock_io) == 72, "socket io");
 _Static_assert(sizeof(struct probe_sock_event) == 72, "socket event");
+_Static_assert(sizeof(struct probe_sock_erlang) == 88, "socket of Erlang");
 _Static_assert(sizeof(struct probe_syscall) == 88, "system call");
 
 #endif

@@ -2,6 +2,7 @@
 /* What the scheduler does with the target's threads. */
 
 #include "output.bpf.h"
+#include "vm.bpf.h"
 #include "waiters.bpf.h"
 
 #include <bpf/bpf_tracing.h>
@@ -11,23 +12,13 @@ const volatile bool throttled_by_queue = false; /* do not use task_struct.thrott
 const volatile __u32 registers_way = PROBE_REGISTERS_NONE;
 const volatile __u32 stack_top_bytes =
 	16384; /* from task_struct.stack to the end of the registers */
-const volatile bool read_process = false;
 
 /* Set while running. */
 bool follow = false;
-struct probe_vm vm_offsets = {};
 
 /* The loading process looks for itself in a call that it knows; see kernel_check.c. */
 char check_comm[PROBE_COMM] = {};
 struct probe_check check = {};
-
-/* By tid in the initial pid namespace. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, u32);
-	__type(value, struct probe_thread);
-} threads SEC(".maps");
 
 /* Bits of task_struct.__state, the same since 4.14 (include/linux/sched.h). */
 #define TASK_UNINTERRUPTIBLE 0x2
@@ -169,40 +160,6 @@ static __always_inline bool syscall_read(struct task_struct *task, const bool ty
 					      bpf_core_type_size(struct pt_regs),
 				      false, number, arg);
 	return false;
-}
-
-/* The Erlang process that this thread was executing. Only for the current task. */
-static __always_inline u32 process_read(u32 tid, u64 *word)
-{
-	struct probe_thread *thread;
-	struct probe_counts *here;
-	u64 process = 0;
-
-	if (!vm_offsets.on)
-		return 0;
-	thread = bpf_map_lookup_elem(&threads, &tid);
-	if (!thread || !thread->esdp)
-		return 0;
-	if (bpf_probe_read_user(&process, sizeof(process),
-				(void *)(thread->esdp + vm_offsets.esdp_current_process)))
-		goto failed;
-	if (!process)
-		return PROBE_PROCESS_KNOWN;
-	if (bpf_probe_read_user(word, sizeof(*word), (void *)(process + vm_offsets.process_id)))
-		goto failed;
-	/* _TAG_IMMED1_PID of erts/emulator/beam/erl_term.h, the same on OTP 25 to 29 */
-	if ((*word & 0xf) == 0x3)
-		return PROBE_PROCESS_KNOWN;
-	*word = 0;
-	here = counts_here();
-	if (here)
-		__sync_fetch_and_add(&here->process_mismatch, 1);
-	return 0;
-failed:
-	here = counts_here();
-	if (here)
-		__sync_fetch_and_add(&here->process_read_failed, 1);
-	return 0;
 }
 
 static __always_inline int switch_record(bool preempt, struct task_struct *prev,

@@ -2,6 +2,7 @@
 /* What happens to the target's internet sockets. */
 
 #include "output.bpf.h"
+#include "vm.bpf.h"
 
 #include <bpf/bpf_endian.h>
 
@@ -33,7 +34,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
 	__type(key, u64);
-	__type(value, u32);
+	__type(value, u64); /* of whom it was last told whose it is; see sock_erlang() */
 } socks SEC(".maps");
 
 struct port {
@@ -66,11 +67,10 @@ static __always_inline bool sock_known(struct sock *sk)
 
 static __always_inline void sock_learn(struct sock *sk)
 {
-	u64 key = (u64)sk;
-	u32 one = 1;
+	u64 key = (u64)sk, nobody = 0;
 
 	if (!bpf_map_lookup_elem(&socks, &key))
-		bpf_map_update_elem(&socks, &key, &one, BPF_ANY);
+		bpf_map_update_elem(&socks, &key, &nobody, BPF_ANY);
 }
 
 static __always_inline void sock_forget(struct sock *sk)
@@ -171,6 +171,38 @@ static __always_inline void state_record(struct sock *sk, u8 old_state, u8 new_s
 	record_commit(record);
 }
 
+/*
+ * Whose socket it is: the thread of the VM that uses it now is executing its port. Told again when the
+ * sum of both words is another one.
+ */
+static __always_inline void sock_erlang(struct sock *sk)
+{
+	struct probe_sock_erlang *record;
+	u64 key = (u64)sk, port, owner = 0, *told;
+	u32 tid = bpf_get_current_pid_tgid();
+
+	if (!read_process)
+		return;
+	told = bpf_map_lookup_elem(&socks, &key);
+	if (!told)
+		return;
+	port_read(tid, &port, &owner);
+	if (!port && !*told)
+		process_read(tid, &owner);
+	if ((!port && !owner) || *told == port + owner)
+		return;
+	record = record_reserve(bpf_ktime_get_ns(), PROBE_SOCK_ERLANG, sizeof(*record));
+	if (!record)
+		return;
+	record->event.tid = tid;
+	record->event.value = BPF_CORE_READ(sk, __sk_common.skc_state);
+	record->port = port;
+	record->owner = owner;
+	SOCK_DESCRIBE(&record->event, sk);
+	record_commit(record);
+	*told = port + owner;
+}
+
 SEC("raw_tp/inet_sock_set_state")
 int sock_state(u64 *ctx)
 {
@@ -188,6 +220,9 @@ int sock_state(u64 *ctx)
 	} else if (!used && !sock_known(sk)) {
 		return 0;
 	}
+	/* before it is forgotten, and told as the same socket */
+	if (used && record_states)
+		sock_erlang(sk);
 	state_record(sk, old_state, new_state, used ? (u32)bpf_get_current_pid_tgid() : 0);
 	if (new_state == TCP_CLOSE)
 		sock_forget(sk);
@@ -291,6 +326,7 @@ static __always_inline int io_record(struct sock *sk, u32 kind, s32 result)
 	if (!sock_inet(sk))
 		return 0;
 	sock_learn(sk);
+	sock_erlang(sk);
 	record = record_reserve(bpf_ktime_get_ns(), kind, sizeof(*record));
 	if (!record)
 		return 0;

@@ -424,7 +424,8 @@ struct ring_vm {
 	uint8_t pid_bit[64];
 	/* Offsets for reading, from a thread's esdp, the process that it executes; 0 unknown. */
 	uint32_t esdp_current_process, esdp_current_port, esdp_number, process_id;
-	uint32_t reserved[8];
+	uint32_t port_connected; /* from a port to the word of its owner; 0 unknown */
+	uint32_t reserved[7];
 };
 
 struct ring_header {

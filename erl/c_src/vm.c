@@ -9,9 +9,9 @@
 struct vm vm;
 
 static const struct vm_offsets offsets[] = {
-	{25, 8, 88, 128, 136, 152, 760, 168, 224, 184, 192, 41728},
-	{27, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192, 41792},
-	{29, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192, 41792},
+	{25, 8, 88, 128, 136, 152, 760, 168, 224, 184, 192, 41728, 232},
+	{27, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192, 41792, 0},
+	{29, 8, 88, 192, 200, 216, 744, 168, 224, 184, 192, 41792, 0},
 };
 
 /* The VM's tables, where it exports them (erl_process.c). */
@@ -249,6 +249,7 @@ void vm_publish(struct ring_header *header, uint32_t release, const uint8_t pid_
 		out->esdp_current_process = vm.offset.current_process;
 		out->esdp_current_port = vm.offset.current_port;
 		out->esdp_number = vm.offset.number;
+		out->port_connected = vm.offset.port_connected;
 	}
 	if (vm.depth_known) {
 		out->frame_words = vm.frame_words;

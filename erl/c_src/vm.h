@@ -27,6 +27,7 @@ struct vm_offsets {
 	uint16_t stop, heap, hend, heap_size, scheduler;
 	uint16_t current_process, current_port, number, dirty_number;
 	uint32_t stride; /* of the tables of schedulers' data */
+	uint16_t port_connected; /* erl_port.h; 0: not tried on this release */
 };
 
 struct vm {

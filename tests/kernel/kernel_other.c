@@ -44,7 +44,7 @@ static void fake_run(void *context)
 static void scenario_process(void)
 {
 	struct fake_vm *vm = shared_alloc(sizeof(*vm));
-	const struct kernel_vm offsets = {24, 32, 16};
+	const struct kernel_vm offsets = {24, 32, 16, 0, 0};
 	uint64_t failed = 0, mismatch = 0;
 	size_t pids = 0, none = 0, i;
 	struct records records = {};
@@ -284,7 +284,7 @@ static void scenario_unprivileged(void)
 	CHECK(!records.count && !kernel_cpus(kernel) && !kernel_missed(kernel));
 	CHECK(kernel_counts(kernel, 0, &counts) == -EINVAL);
 	CHECK(!kernel_set_target(kernel, getpid()) && !kernel_targets(kernel, &pid, 1));
-	CHECK(kernel_set_vm(kernel, &(struct kernel_vm){8, 16, 0}) == -ENODEV);
+	CHECK(kernel_set_vm(kernel, &(struct kernel_vm){8, 16, 0, 0, 0}) == -ENODEV);
 	CHECK(kernel_set_thread(kernel, getpid(), 4096, 1) == -ENODEV);
 	kernel_stop(kernel);
 	kernel_close(kernel);

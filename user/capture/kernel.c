@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sched.skel.h"
+#include "socket.skel.h"
 
 #define TARGETS_MAX 16384 /* as in bpf/output.bpf.h */
 
@@ -218,18 +219,24 @@ size_t kernel_targets(struct kernel *kernel, pid_t *pids, size_t max)
 	return count;
 }
 
-int kernel_set_vm(struct kernel *kernel, const struct kernel_vm *vm)
+static void vm_set(struct probe_vm *offsets, const struct kernel_vm *vm)
 {
-	struct probe_vm *offsets;
-
-	if (!(kernel->enabled & bit(KERNEL_PROCESS)))
-		return -ENODEV;
-	offsets = &kernel->sched->bss->vm_offsets;
 	offsets->esdp_current_process = vm->esdp_current_process;
 	offsets->process_id = vm->process_id;
-	kernel->esdp_number = vm->esdp_number;
+	offsets->esdp_current_port = vm->esdp_current_port;
+	offsets->port_connected = vm->port_connected;
 	/* release: a program that sees it on sees the offsets */
 	__atomic_store_n(&offsets->on, vm->esdp_current_process != 0, __ATOMIC_RELEASE);
+}
+
+int kernel_set_vm(struct kernel *kernel, const struct kernel_vm *vm)
+{
+	if (!(kernel->enabled & bit(KERNEL_PROCESS)))
+		return -ENODEV;
+	kernel->esdp_number = vm->esdp_number;
+	vm_set(&kernel->sched->bss->vm_offsets, vm);
+	if (kernel->socket)
+		vm_set(&kernel->socket->bss->vm_offsets, vm);
 	return 0;
 }
 

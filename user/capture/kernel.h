@@ -65,6 +65,7 @@ size_t kernel_targets(struct kernel *kernel, pid_t *pids, size_t max);
 /* How to read the Erlang process in the VM's threads. Offsets of struct ring_vm. */
 struct kernel_vm {
 	uint32_t esdp_current_process, esdp_number, process_id;
+	uint32_t esdp_current_port, port_connected; /* 0: unknown */
 };
 int kernel_set_vm(struct kernel *kernel, const struct kernel_vm *vm);
 int kernel_set_thread(struct kernel *kernel, pid_t tid, uint64_t esdp, uint32_t number);

@@ -250,7 +250,11 @@ static int socket_try(struct kernel *kernel, bool io, bool io_by_calls)
 	bpf_program__set_autoload(socket->progs.sock_reset_sent, allowed(kernel, KERNEL_SOCKET));
 	bpf_program__set_autoload(socket->progs.sock_reset_received,
 				  allowed(kernel, KERNEL_SOCKET));
+	socket->rodata->read_process = kernel->enabled & BIT(KERNEL_PROCESS);
 	err = maps_share(kernel, socket->maps.targets, socket->maps.rings, socket->maps.counts);
+	if (!err && kernel->sched)
+		err = bpf_map__reuse_fd(socket->maps.threads,
+					bpf_map__fd(kernel->sched->maps.threads));
 	if (!err)
 		err = socket_bpf__load(socket);
 	if (err)

@@ -73,7 +73,9 @@ int recorder_follow(struct recorder *recorder)
 		const struct ring_vm *vm = &recorder->vm;
 		struct kernel_vm offsets = {.esdp_current_process = vm->esdp_current_process,
 					    .esdp_number = vm->esdp_number,
-					    .process_id = vm->process_id};
+					    .process_id = vm->process_id,
+					    .esdp_current_port = vm->esdp_current_port,
+					    .port_connected = vm->port_connected};
 
 		recorder->vm_known = true;
 		if (recorder->kernel && offsets.esdp_current_process)

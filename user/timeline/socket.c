@@ -72,9 +72,11 @@ static void socket_emit(struct sockets *sockets, struct socket *socket)
 		map_get(&sockets->ports, port_key(totals->local_port, totals->remote_port,
 						  address_word(totals->family, totals->remote)));
 
-	if (port) {
+	/* Addresses are used again: what the VM's thread said while it used the socket is surer. */
+	if (port && (!totals->erlang_port || totals->erlang_port == port->port)) {
 		totals->erlang_port = port->port;
-		totals->owner = port->owner;
+		if (!totals->owner)
+			totals->owner = port->owner;
 	}
 	if (sockets->sink && sockets->sink->socket)
 		sockets->sink->socket(sockets->sink->context, totals);
@@ -253,6 +255,14 @@ static int socket_other(struct sockets *sockets, const struct event *event)
 		if (socket->arrived && !socket->data_waits) {
 			socket->data_waits = true;
 			socket->arrived_ns = event->ts_ns;
+		}
+		break;
+	case PROBE_SOCK_ERLANG:
+		/* a port says more than the process that a socket was used by */
+		if (event->sock_erlang->port || !socket->totals.erlang_port) {
+			socket->totals.erlang_port = event->sock_erlang->port;
+			if (event->sock_erlang->owner)
+				socket->totals.owner = event->sock_erlang->owner;
 		}
 		break;
 	default:

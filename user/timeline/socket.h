@@ -3,8 +3,8 @@
 #define BEAMWEAVE_SOCKET_H
 
 /*
- * Totals of each kernel socket, with the Erlang port that has the same local port, remote port and remote
- * address. The kernel's identity of a closed socket is given to the next one: a socket that was closed
+ * Totals of each kernel socket, with the Erlang port that the VM's thread was executing when it used the
+ * socket; where that is not known, the one that has the same local port, remote port and remote address. The kernel's identity of a closed socket is given to the next one: a socket that was closed
  * and is opened again is another. Closed ones beyond SOCKETS_CLOSED are given out before the end.
  *
  * A connection waits to be accepted from its arrival (established, or its first data when that came
@@ -29,7 +29,7 @@ struct sockets {
 };
 
 void sockets_free(struct sockets *sockets);
-/* PROBE_SOCK_STATE, _SEND, _RECV, PROBE_TCP_*, PROBE_SOCK_DATA_READY, EVENT_PORT. 0 or -ENOMEM. */
+/* PROBE_SOCK_*, PROBE_TCP_*, EVENT_PORT. Returns 0 or -ENOMEM. */
 int sockets_event(struct sockets *sockets, const struct event *event);
 /* Gives out every socket. */
 void sockets_finish(struct sockets *sockets);

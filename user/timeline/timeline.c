@@ -397,6 +397,7 @@ static int timeline_kernel_event(struct timeline *timeline, const struct event *
 	case PROBE_SOCK_SEND:
 	case PROBE_SOCK_RECV:
 	case PROBE_SOCK_DATA_READY:
+	case PROBE_SOCK_ERLANG:
 		return sockets_event(&timeline->sockets, event);
 	default:
 		return 0;

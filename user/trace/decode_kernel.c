@@ -22,6 +22,7 @@ static const uint16_t kind_bytes[PROBE_KINDS] = {
 	[PROBE_WAKEUP_NEW] = sizeof(struct probe_waking),
 	[PROBE_EXEC] = sizeof(struct probe_task),
 	[PROBE_SOCK_DATA_READY] = sizeof(struct probe_sock_event),
+	[PROBE_SOCK_ERLANG] = sizeof(struct probe_sock_erlang),
 };
 
 void kernel_decoder_free(struct kernel_decoder *decoder)

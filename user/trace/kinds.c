@@ -48,6 +48,7 @@ static const char *const kind_names[EVENT_KINDS] = {
 	[EVENT_KERNEL + PROBE_WAKEUP_NEW] = "sched_wakeup_new",
 	[EVENT_KERNEL + PROBE_EXEC] = "task_exec",
 	[EVENT_KERNEL + PROBE_SOCK_DATA_READY] = "sock_data_ready",
+	[EVENT_KERNEL + PROBE_SOCK_ERLANG] = "sock_erlang",
 	[EVENT_LOSS] = "loss",
 	[EVENT_NAME] = "name",
 	[EVENT_INITIAL] = "initial_call",

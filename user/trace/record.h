@@ -72,6 +72,7 @@ struct event {
 		const struct probe_sock_state *sock_state;
 		const struct probe_sock_io *sock_io;
 		const struct probe_sock_event *sock_event;
+		const struct probe_sock_erlang *sock_erlang; /* begins as the one above */
 		const struct probe_syscall *syscall;
 		const struct loss *loss;
 		const struct ring_dict_port *port;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cmd.h"
+#include "program.h"
 
 static const struct {
 	const char *name;
@@ -35,6 +36,7 @@ int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
 
+	program_set(argv[0]);
 	if (!name) {
 		usage_print(stderr);
 		return CMD_USAGE;

@@ -202,6 +202,27 @@ static void what_was_asked_too_late_does_not_come_back(void **state)
 	assert_null(names_registered(names, pid, 150));
 }
 
+static void an_exited_process_keeps_its_last_name(void **state)
+{
+	(void)state;
+	atom(1, "first");
+	atom(2, "second");
+	learn(10, RING_REGISTER, 0x13, 1);
+	learn(20, RING_UNREGISTER, 0x13, 1);
+	learn(30, RING_REGISTER, 0x13, 2);
+	learn(40, RING_EXIT, 0x13, 0);
+	learn(41, RING_UNREGISTER, 0x13, 2);
+	/* one that had its name before the recording began */
+	learn(41, RING_UNREGISTER, 0x23, 1);
+	names_settle(names);
+	assert_null(names_registered(names, 0x13, 50));
+	assert_string_equal(names_registered_last(names, 0x13, 40), "second");
+	assert_string_equal(names_registered_last(names, 0x13, 50), "second");
+	assert_string_equal(names_registered_last(names, 0x13, 25), "first");
+	assert_string_equal(names_registered_last(names, 0x23, 40), "first");
+	assert_null(names_registered_last(names, 0x33, 40));
+}
+
 static void a_spawn_tells_parent_and_initial_call(void **state)
 {
 	const uint64_t parent = maker_pid(1, 0), child = maker_pid(2, 0), other = maker_pid(3, 0);
@@ -302,6 +323,7 @@ int main(void)
 		TEST(a_name_is_right_at_each_moment),
 		TEST(a_name_that_was_asked_holds_before_and_after),
 		TEST(what_was_asked_too_late_does_not_come_back),
+		TEST(an_exited_process_keeps_its_last_name),
 		TEST(a_spawn_tells_parent_and_initial_call),
 		TEST(initial_calls_of_elixir_modules_print_as_elixir),
 		TEST(the_dictionarys_own_entries_are_kept),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What reports are made of: figures, times, tables, and sections fed by hand. */
+/* Reports: moments, sections fed by hand, and whole ones. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -14,82 +14,12 @@
 
 #include <cmocka.h>
 
-#include "gaps.h"
+#include "lines.h"
 #include "moment.h"
-#include "page.h"
-#include "quantile.h"
 #include "report.h"
-#include "sanitize.h"
+#include "report_feed.h"
+#include "report_fixture.h"
 #include "section.h"
-#include "table.h"
-#include "units.h"
-
-#define SECOND 1000000000ULL
-#define START  (1000 * SECOND)
-#define END    (1010 * SECOND)
-#define WALL   1796047385ULL /* 2026-11-30 14:03:05 UTC */
-#define MS(ms) (START + (uint64_t)(ms)*1000000)
-#define PID(n) ((uint64_t)(n) << 4 | 0x3)
-
-/* ---- A recording of ten seconds in which nothing happened ---- */
-
-struct fixture {
-	char path[32];
-	struct trace *trace;
-	struct report_options options;
-	struct report report;
-};
-
-static int recording_open(void **state)
-{
-	static const char meta[] = "{\"vm\":{\"attached\":true,\"node\":\"a@b\\u001b[31m\","
-				   "\"pid\":42,\"flags\":[\"call\"]},"
-				   "\"kernel\":{\"enabled\":[],\"missing\":[{\"probe\":\"sched\","
-				   "\"why\":\"no CAP_BPF\",\"fix\":\"run as root\"}]}}";
-	struct chunk_clock clock = {START, START, WALL * SECOND};
-	struct fixture *fixture = calloc(1, sizeof(*fixture));
-	struct file_writer *writer;
-	int fd;
-
-	setenv("TZ", "UTC", 1);
-	tzset();
-	strcpy(fixture->path, "/tmp/report_testXXXXXX");
-	fd = mkstemp(fixture->path);
-	assert_true(fd >= 0);
-	close(fd);
-	unlink(fixture->path);
-	writer = file_create(fixture->path);
-	assert_non_null(writer);
-	assert_int_equal(file_append(writer, CHUNK_META, 0, meta, sizeof(meta) - 1, NULL, 0), 0);
-	assert_int_equal(file_append(writer, CHUNK_CLOCK, 0, &clock, sizeof(clock), NULL, 0), 0);
-	clock = (struct chunk_clock){END, END, (WALL + 10) * SECOND};
-	assert_int_equal(file_append(writer, CHUNK_CLOCK, 0, &clock, sizeof(clock), NULL, 0), 0);
-	assert_int_equal(file_close(writer, true), 0);
-	fixture->trace = trace_open(fixture->path);
-	assert_non_null(fixture->trace);
-	fixture->options = (struct report_options){
-		.path = "beamweave.bwt", .json = true, .to_ns = UINT64_MAX, .min_ns = 1000000};
-	fixture->report = (struct report){.trace = fixture->trace,
-					  .options = &fixture->options,
-					  .start_ns = START,
-					  .end_ns = END,
-					  .from_ns = START,
-					  .to_ns = END,
-					  .whole = true};
-	*state = fixture;
-	return 0;
-}
-
-static int recording_close(void **state)
-{
-	struct fixture *fixture = *state;
-
-	trace_close(fixture->trace);
-	unlink(fixture->path);
-	gaps_free(&fixture->report.gaps);
-	free(fixture);
-	return 0;
-}
 
 /* The text of a report, to be freed. */
 static char *report_text(struct fixture *fixture, const char *section, bool json, int expect)
@@ -104,137 +34,6 @@ static char *report_text(struct fixture *fixture, const char *section, bool json
 	assert_int_equal(report_print(fixture->trace, &options, out), expect);
 	fclose(out);
 	return text;
-}
-
-/* ---- Percentiles ---- */
-
-static void few_values_have_exact_percentiles(void **state)
-{
-	struct quantile quantile = {0};
-
-	(void)state;
-	assert_int_equal(quantile_at(&quantile, 500), 0);
-	for (uint64_t value = 10; value >= 1; value--)
-		assert_int_equal(quantile_add(&quantile, value * 1000), 0);
-	/* nearest rank of 1000..10000: the 5th, the 9th, the 10th */
-	assert_int_equal(quantile_at(&quantile, 500), 5000);
-	assert_int_equal(quantile_at(&quantile, 900), 9000);
-	assert_int_equal(quantile_at(&quantile, 990), 10000);
-	assert_int_equal(quantile_at(&quantile, 0), 1000);
-	assert_int_equal(quantile.count, 10);
-	assert_int_equal(quantile.sum, 55000);
-	assert_int_equal(quantile.min, 1000);
-	assert_int_equal(quantile.max, 10000);
-	quantile_free(&quantile);
-}
-
-static int value_compare(const void *a, const void *b)
-{
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-	return (left > right) - (left < right);
-}
-
-static void many_values_have_percentiles_within_the_documented_error(void **state)
-{
-	enum { COUNT = 5000 };
-	static const uint32_t shares[] = {1, 10, 250, 500, 900, 990, 999, 1000};
-	uint64_t *values = calloc(COUNT, sizeof(*values)), seed = 88172645463325252ULL, sum = 0;
-	struct quantile quantile = {0};
-
-	(void)state;
-	for (size_t i = 0; i < COUNT; i++) {
-		seed ^= seed << 13;
-		seed ^= seed >> 7;
-		seed ^= seed << 17;
-		/* all magnitudes: from single nanoseconds to minutes */
-		values[i] = seed >> (28 + seed % 30);
-		sum += values[i];
-		assert_int_equal(quantile_add(&quantile, values[i]), 0);
-	}
-	qsort(values, COUNT, sizeof(*values), value_compare);
-	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
-		size_t rank = (COUNT * shares[i] + 999) / 1000;
-		uint64_t exact = values[rank ? rank - 1 : 0],
-			 got = quantile_at(&quantile, shares[i]);
-
-		assert_true(got >= exact);
-		assert_true(got - exact <= exact / 64);
-	}
-	assert_int_equal(quantile_at(&quantile, 1000), values[COUNT - 1]);
-	assert_int_equal(quantile.sum, sum);
-	assert_int_equal(quantile.count, COUNT);
-	quantile_free(&quantile);
-	free(values);
-}
-
-static void percentiles_take_the_largest_values_there_are(void **state)
-{
-	struct quantile quantile = {0};
-
-	(void)state;
-	for (int i = 0; i < 40; i++)
-		assert_int_equal(quantile_add(&quantile, i ? UINT64_MAX : 0), 0);
-	assert_int_equal(quantile_at(&quantile, 0), 0);
-	assert_int_equal(quantile_at(&quantile, 500), UINT64_MAX);
-	assert_int_equal(quantile.sum, UINT64_MAX);
-	quantile_free(&quantile);
-}
-
-/* ---- Units ---- */
-
-static void durations_have_three_digits_that_count(void **state)
-{
-	static const struct {
-		uint64_t ns;
-		const char *text;
-	} cases[] = {{0, "0 ns"},
-		     {999, "999 ns"},
-		     {1000, "1.00 us"},
-		     {12345, "12.3 us"},
-		     {999499, "999 us"},
-		     {999500, "1.00 ms"},
-		     {50149999, "50.1 ms"},
-		     {1234567890, "1.23 s"},
-		     {59000000000, "59.0 s"},
-		     {60000000000, "1 min 00 s"},
-		     {125000000000, "2 min 05 s"},
-		     {12000000000000, "3 h 20 min"}};
-	char text[UNITS_TEXT];
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_string_equal(units_duration(text, cases[i].ns), cases[i].text);
-	assert_string_equal(units_duration(text, UINT64_MAX), "5124095 h 34 min");
-	assert_string_equal(units_bytes(text, 512), "512 B");
-	assert_string_equal(units_bytes(text, 3141592), "3.14 MB");
-	assert_string_equal(units_bytes(text, UINT64_MAX), "18.4 EB");
-	assert_string_equal(units_count(text, 0), "0");
-	assert_string_equal(units_count(text, 8214), "8,214");
-	assert_string_equal(units_count(text, 123456789), "123,456,789");
-}
-
-static void durations_are_parsed_exactly(void **state)
-{
-	uint64_t ns = 0;
-
-	(void)state;
-	assert_int_equal(units_parse_duration("1ms", &ns), 0);
-	assert_int_equal(ns, 1000000);
-	assert_int_equal(units_parse_duration("1.5", &ns), 0);
-	assert_int_equal(ns, 1500000000);
-	assert_int_equal(units_parse_duration("0.123456789s", &ns), 0);
-	assert_int_equal(ns, 123456789);
-	assert_int_equal(units_parse_duration("2.5us", &ns), 0);
-	assert_int_equal(ns, 2500);
-	assert_int_equal(units_parse_duration("1.25m", &ns), 0);
-	assert_int_equal(ns, 75 * SECOND);
-	assert_int_equal(units_parse_duration("", &ns), -EINVAL);
-	assert_int_equal(units_parse_duration("-1s", &ns), -EINVAL);
-	assert_int_equal(units_parse_duration("1.s", &ns), -EINVAL);
-	assert_int_equal(units_parse_duration("1 ms", &ns), -EINVAL);
-	assert_int_equal(units_parse_duration("99999999999999999999ns", &ns), -ERANGE);
-	assert_int_equal(units_parse_duration("18446744073709551615s", &ns), -ERANGE);
 }
 
 /* ---- Moments ---- */
@@ -274,135 +73,6 @@ static void moments_are_parsed_as_people_type_them(void **state)
 	assert_int_equal(moment_parse(fixture->trace, "14", &ts_ns), -EINVAL);
 	assert_int_equal(moment_parse(fixture->trace, "1ms", &ts_ns), -EINVAL);
 	assert_int_equal(moment_parse(fixture->trace, "", &ts_ns), -EINVAL);
-}
-
-/* ---- Text ---- */
-
-static void hostile_text_cannot_steer_a_terminal(void **state)
-{
-	char text[64];
-
-	(void)state;
-	assert_int_equal(sanitize_copy(text, sizeof(text), "a\033[31mb\r\n\x7f", 10), 10);
-	assert_string_equal(text, "a?[31mb???");
-	/* U+009B, U+202E, an overlong slash, a surrogate, a cut character: one '?' a character or byte */
-	sanitize_copy(text, sizeof(text), "\xc2\x9b|\xe2\x80\xae|\xc0\xaf|\xed\xa0\x80|\xe2\x82",
-		      16);
-	assert_string_equal(text, "?|?|??|???|??");
-	sanitize_copy(text, sizeof(text), "na\xc3\xafve \xe6\xbc\xa2", 10);
-	assert_string_equal(text, "na\xc3\xafve \xe6\xbc\xa2");
-	assert_int_equal(sanitize_columns(text), 8);
-	assert_int_equal(sanitize_prefix(text, 7, NULL), 7);
-	/* cut between characters, with room for the 0 */
-	assert_int_equal(sanitize_copy(text, 4, "ab\xc3\xaf", 4), 2);
-	assert_string_equal(text, "ab");
-}
-
-/* No line of a text is wider than a page. */
-static void lines_fit(const char *text)
-{
-	while (*text) {
-		size_t bytes = strcspn(text, "\n");
-		char *line = strndup(text, bytes);
-
-		assert_true(sanitize_columns(line) <= PAGE_COLUMNS);
-		assert_true(!bytes || line[bytes - 1] != ' ');
-		assert_null(strpbrk(line, "\033\r\t"));
-		free(line);
-		text += bytes + (text[bytes] == '\n');
-	}
-}
-
-static void tables_fit_a_page_and_leave_out_empty_columns(void **state)
-{
-	static const struct table_column columns[] = {{"NAME", TABLE_FLEX},
-						      {"EMPTY", TABLE_RIGHT},
-						      {"MFA", TABLE_FLEX_TAIL},
-						      {"N", TABLE_RIGHT},
-						      {NULL, 0}};
-	char wide[200], *text = NULL;
-	struct table *table = table_new(columns);
-	size_t size;
-	FILE *out = open_memstream(&text, &size);
-
-	(void)state;
-	memset(wide, 'x', sizeof(wide) - 1);
-	wide[sizeof(wide) - 1] = 0;
-	table_cell(table, "%s", "short");
-	table_cell(table, "%s", "");
-	table_cell(table, "%s", "m:f/1");
-	table_cell(table, "%d", 1);
-	table_cell(table, "%s", wide);
-	table_cell(table, "%s", "");
-	table_cell(table, "%s:tail/3", wide);
-	table_cell(table, "%s", "\033[2J");
-	assert_int_equal(table_rows(table), 2);
-	assert_int_equal(table_print(table, out, 2), 0);
-	fclose(out);
-	lines_fit(text);
-	assert_null(strstr(text, "EMPTY"));
-	assert_non_null(strstr(text, "x..  ..x"));
-	assert_non_null(strstr(text, "x:tail/3  ?[2J\n"));
-	assert_non_null(strstr(text, "  short  "));
-	table_free(table);
-	free(text);
-}
-
-static void prose_wraps_at_spaces(void **state)
-{
-	char *text = NULL, word[150];
-	size_t size;
-	FILE *out = open_memstream(&text, &size);
-
-	(void)state;
-	memset(word, 'w', sizeof(word) - 1);
-	word[sizeof(word) - 1] = 0;
-	page_print(out, 0, 4, "%s", "one two\nthree");
-	page_print(out, 2, 4, "%s %s end", "start", word);
-	page_print(out, 0, 0, "%s", "");
-	fclose(out);
-	lines_fit(text);
-	assert_memory_equal(text, "one two\n    three\n  start\n    www", 33);
-	free(text);
-}
-
-/* ---- Gaps ---- */
-
-static void gap_add(struct gaps *gaps, uint64_t from_ns, uint64_t to_ns, uint64_t count,
-		    bool kernel)
-{
-	struct loss loss = {.from_ns = from_ns, .to_ns = to_ns, .count = count, .kernel = kernel};
-
-	assert_int_equal(gaps_add(gaps, &loss), 0);
-}
-
-static void gaps_that_overlap_are_one(void **state)
-{
-	struct gaps gaps = {0};
-	struct gap over;
-
-	(void)state;
-	gap_add(&gaps, 100, 200, 5, false);
-	gap_add(&gaps, 400, 500, 7, true);
-	gap_add(&gaps, 10, 20, 1, false);
-	gap_add(&gaps, 150, 250, 2, false);
-	assert_int_equal(gaps.count, 3);
-	assert_int_equal(gaps.gaps[1].from_ns, 100);
-	assert_int_equal(gaps.gaps[1].to_ns, 250);
-	assert_int_equal(gaps.gaps[1].count, 7);
-	/* one that joins two */
-	gap_add(&gaps, 240, 400, 1, false);
-	assert_int_equal(gaps.count, 2);
-	over = gaps_over(&gaps, 0, 1000);
-	assert_int_equal(over.count, 16);
-	assert_int_equal(over.kernel, 7);
-	assert_int_equal(over.from_ns, 10);
-	assert_int_equal(over.to_ns, 500);
-	/* an event at the edge was recorded */
-	assert_int_equal(gaps_over(&gaps, 20, 100).count, 0);
-	assert_int_equal(gaps_over(&gaps, 20, 101).count, 15);
-	assert_int_equal(gaps_over(&gaps, 500, 600).count, 0);
-	gaps_free(&gaps);
 }
 
 /* ---- Sections, fed by hand ---- */
@@ -733,6 +403,28 @@ static void what_was_not_looked_at_is_told_with_its_mending(void **state)
 	free(text);
 }
 
+static void runs_of_probes_that_the_kernel_left_out_are_told(void **state)
+{
+	char *text = report_text(*state, "summary", false, 0);
+
+	assert_non_null(strstr(text, "the kernel left out 7 runs of probes"));
+	free(text);
+}
+
+static void what_a_port_does_is_left_out_when_the_vm_does_not_tell(void **state)
+{
+	struct fixture *fixture = *state;
+	struct ring_name record = {0};
+	struct event event = {.kind = RING_PORT_IN, .ts_ns = START, .cpu = -1, .name = &record};
+	struct text_builder text;
+	char line[200];
+
+	text_begin(&text, line, sizeof(line));
+	lines_text(fixture->trace, &event, &text);
+	text_finish(&text);
+	assert_string_equal(line, "14:03:05.000000  -         port on a scheduler");
+}
+
 static void a_full_disk_is_an_error(void **state)
 {
 	struct fixture *fixture = *state;
@@ -750,17 +442,8 @@ static void a_full_disk_is_an_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(few_values_have_exact_percentiles),
-		cmocka_unit_test(many_values_have_percentiles_within_the_documented_error),
-		cmocka_unit_test(percentiles_take_the_largest_values_there_are),
-		cmocka_unit_test(durations_have_three_digits_that_count),
-		cmocka_unit_test(durations_are_parsed_exactly),
 		RECORDED(moments_are_wall_clock_times),
 		RECORDED(moments_are_parsed_as_people_type_them),
-		cmocka_unit_test(hostile_text_cannot_steer_a_terminal),
-		cmocka_unit_test(tables_fit_a_page_and_leave_out_empty_columns),
-		cmocka_unit_test(prose_wraps_at_spaces),
-		cmocka_unit_test(gaps_that_overlap_are_one),
 		RECORDED(a_threads_states_add_up_to_the_window),
 		RECORDED(the_parts_of_calls_add_up),
 		RECORDED(stalls_of_all_schedulers_at_once_are_one_burst),
@@ -769,6 +452,8 @@ int main(void)
 		RECORDED(a_gc_is_known_by_its_time_on_a_cpu),
 		RECORDED(every_section_prints_what_it_lacks),
 		RECORDED(what_was_not_looked_at_is_told_with_its_mending),
+		RECORDED(runs_of_probes_that_the_kernel_left_out_are_told),
+		RECORDED(what_a_port_does_is_left_out_when_the_vm_does_not_tell),
 		RECORDED(a_full_disk_is_an_error),
 	};
 

@@ -122,7 +122,9 @@ static const struct argp export_argp = {
 	       "  beamweave export --to perfetto                     beamweave.pftrace\n"
 	       "  beamweave export --to text --from 14:03:05 | less  read on from a moment\n"
 	       "  beamweave export slow.bwt --to jsonl | jq -c 'select(.kind == \"send\")'\n"
-	       "\nExit codes: 0 done, 1 could not read or write, 2 bad usage.",
+	       "\nOf a damaged or cut file what is whole is exported; a line on stderr says what "
+	       "is not.\n"
+	       "\nExit codes: 0 done, damaged or not; 1 could not read or write; 2 bad usage.",
 };
 
 /* What the file lacks, in one line: the export is of the rest. */

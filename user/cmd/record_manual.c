@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "embedded.h"
+#include "program.h"
 #include "target.h"
 
 #define LIBRARY "beamweave_tracer.so"
@@ -137,7 +138,7 @@ void record_manual_print(pid_t pid)
 		"    code:add_pathz(\"%s\"), application:set_env(beamweave, library, \"%s\"), "
 		"beamweave:start(#{events => [messages, running, gc]}).\n"
 		"  and here, with the path that it returns:\n"
-		"    beamweave record --session PATH\n",
+		"    %s record --session PATH\n",
 		in_container(pid) ? " (in a container: copy both into it before)" : "", code.ebin,
-		code.library);
+		code.library, program_name());
 }

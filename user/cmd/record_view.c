@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "program.h"
 #include "record_manual.h"
 #include "recording.h"
 
@@ -39,7 +40,7 @@ static const char *duration_text(uint64_t ns, char text[32])
 {
 	uint64_t seconds = ns / SECOND_NS;
 
-	if (ns < 10 * SECOND_NS)
+	if (ns < 100 * SECOND_NS && ns % SECOND_NS)
 		snprintf(text, 32, "%.1f s", (double)ns / SECOND_NS);
 	else if (seconds < 120)
 		snprintf(text, 32, "%" PRIu64 " s", seconds);
@@ -263,10 +264,10 @@ static void view_ended(void *context, const struct recorder *recorder)
 		recorder->config->mode == RING_OVERWRITE ? " made, of which the file has the newest"
 							 : "",
 		count_text(lost, lost_text),
-		duration_text(recorder->stopped_ns - recorder->created_ns, duration),
+		duration_text(recorder->now_ns - recorder->created_ns, duration),
 		bytes_text(recorder->file_bytes, size), end_words(recorder));
 	if (strcmp(output, "-"))
-		fprintf(stderr, "next: beamweave report%s%s\n",
+		fprintf(stderr, "next: %s report%s%s\n", program_name(),
 			strcmp(output, RECORDING_PATH) ? " " : "",
 			strcmp(output, RECORDING_PATH) ? output : "");
 }

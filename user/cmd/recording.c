@@ -7,6 +7,7 @@
 
 #include "cmd.h"
 #include "moment.h"
+#include "program.h"
 #include "sanitize.h"
 
 char *recording_clean(char buffer[static RECORDING_CLEAN_BYTES], const char *typed)
@@ -25,9 +26,9 @@ struct trace *recording_open(const char *path, const char *or_else)
 	switch (errno) {
 	case ENOENT:
 		fprintf(stderr,
-			"beamweave: %s: there is no such file%s. Record one: beamweave record -p "
+			"beamweave: %s: there is no such file%s. Record one: %s record -p "
 			"PID -o %s\n",
-			shown, or_else, shown);
+			shown, or_else, program_name(), shown);
 		break;
 	case EINVAL:
 		fprintf(stderr,

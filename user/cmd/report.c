@@ -102,7 +102,10 @@ static char *help_filter(int key, const char *text, void *input)
 		"  beamweave report                          findings in beamweave.bwt\n"
 		"  beamweave report stalls --from 14:03:05   stalls from a moment on\n"
 		"  beamweave report calls slow.bwt --json    calls in another file, as JSON\n"
-		"\nExit codes: 0 done, 1 the file could not be read, 2 bad usage.";
+		"\nOf a damaged or cut file what is whole is read, and a line DAMAGED FILE says "
+		"what is\n"
+		"missing (--json: \"damage\").\n"
+		"\nExit codes: 0 done, damaged or not; 1 the file could not be read; 2 bad usage.";
 	char *help = NULL;
 	size_t size;
 	FILE *out;

@@ -32,6 +32,8 @@ const char *names_process(struct names *names, uint64_t word);
 /* The same into a buffer of at least 40 bytes, remembering nothing. Returns the length. */
 size_t names_process_put(const struct names *names, uint64_t word, char *buffer, size_t size);
 const char *names_registered(const struct names *names, uint64_t word, uint64_t ts_ns);
+/* The last one until then, also when it is dropped by then. */
+const char *names_registered_last(const struct names *names, uint64_t word, uint64_t ts_ns);
 const char *names_initial(struct names *names, uint64_t word);
 uint64_t names_parent(const struct names *names, uint64_t word);
 bool names_own(const struct names *names, uint64_t word);

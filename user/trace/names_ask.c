@@ -48,6 +48,25 @@ const char *names_registered(const struct names *names, uint64_t word, uint64_t 
 	return NULL;
 }
 
+const char *names_registered_last(const struct names *names, uint64_t word, uint64_t ts_ns)
+{
+	const struct process *process = names_process_find(names, word);
+
+	for (uint32_t i = process ? process->change_count : 0; i-- > 0;) {
+		const struct change *change = &process->changes[i];
+
+		if (change->ts_ns > ts_ns)
+			continue;
+		/* What stands before a spawn was another process's. */
+		if (change->how == CHANGE_SPAWN)
+			return NULL;
+		if (change->how != CHANGE_DROP || change->atom)
+			return change_name(names, change);
+	}
+	/* The VM drops a name after the exit that it tells of. */
+	return names_registered(names, word, ts_ns);
+}
+
 /* Words of OTP 25, 64 bits: the low four bits tag, 28 bits of number and serial above them. */
 #define TAG_MASK 0xfu
 #define TAG_PID	 0x3u

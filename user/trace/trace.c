@@ -231,6 +231,15 @@ uint64_t trace_own_events(const struct trace *trace, enum ring_kind kind)
 	return (uint32_t)kind < RING_KINDS ? trace->own[kind] : 0;
 }
 
+uint64_t trace_own_all(const struct trace *trace)
+{
+	uint64_t all = 0;
+
+	for (uint32_t kind = 0; kind < RING_KINDS; kind++)
+		all += trace->own[kind];
+	return all;
+}
+
 uint64_t trace_names_lost(const struct trace *trace)
 {
 	return trace->entries_head.dict_discarded;
@@ -261,6 +270,13 @@ size_t trace_process_put(const struct trace *trace, uint64_t word, char *buffer,
 const char *trace_process_name(struct trace *trace, uint64_t word, uint64_t ts_ns)
 {
 	const char *name = names_registered(trace->names, word, ts_ns);
+
+	return name ? name : names_initial(trace->names, word);
+}
+
+const char *trace_process_last_name(struct trace *trace, uint64_t word, uint64_t exited_ns)
+{
+	const char *name = names_registered_last(trace->names, word, exited_ns);
 
 	return name ? name : names_initial(trace->names, word);
 }

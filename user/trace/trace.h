@@ -61,6 +61,8 @@ const char *trace_process_text(struct trace *trace, uint64_t word);
 size_t trace_process_put(const struct trace *trace, uint64_t word, char *buffer, size_t size);
 /* What a process is best called at a moment: its registered name then, else its initial call, else NULL. */
 const char *trace_process_name(struct trace *trace, uint64_t word, uint64_t ts_ns);
+/* The same for a process that has exited: the last registered name that it had until then. */
+const char *trace_process_last_name(struct trace *trace, uint64_t word, uint64_t exited_ns);
 const char *trace_process_initial(struct trace *trace, uint64_t word);
 /* "mod:fun/arity" or, for an Elixir module, "Mod.fun/arity"; "?" when unknown. */
 const char *trace_mfa(struct trace *trace, uint32_t mfa);
@@ -80,6 +82,8 @@ const char *trace_flags(const struct trace *trace);
 uint64_t trace_names_lost(const struct trace *trace);
 /* Events of beamweave's own processes by kind, left out of what trace_next() gives. */
 uint64_t trace_own_events(const struct trace *trace, enum ring_kind kind);
+/* All of them. */
+uint64_t trace_own_all(const struct trace *trace);
 
 /*
  * Accounts. For each thread and kind, over the whole file:

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "program.h"
 #include "ring.h"
 
 #define KINDS_END UINT32_MAX
@@ -130,8 +131,8 @@ static void not_asked(struct coverage *coverage, enum look look)
 {
 	text_copy(coverage->looks[look].why, sizeof(coverage->looks[look].why),
 		  "they were not asked for");
-	snprintf(coverage->looks[look].fix, sizeof(coverage->looks[look].fix),
-		 "beamweave record %s", coverage->target);
+	snprintf(coverage->looks[look].fix, sizeof(coverage->looks[look].fix), "%s record %s",
+		 program_name(), coverage->target);
 	coverage->looks[look].option = looks[look].option;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "moment.h"
+#include "program.h"
 #include "units.h"
 
 struct finding *finding_new(struct findings *findings, const char *cause)
@@ -70,13 +71,13 @@ char *finding_next(struct findings *findings, const char *section, uint64_t star
 	if (strcmp(report->options->path, "beamweave.bwt") != 0)
 		path_quote(path, sizeof(path), report->options->path);
 	if (!end_ns)
-		return finding_text(findings, "beamweave report %s%s", section, path);
+		return finding_text(findings, "%s report %s%s", program_name(), section, path);
 	/* a millisecond of margin, so that the printed times hold the whole of it */
 	moment_time(from, report->trace, start_ns > 1000000 ? start_ns - 1000000 : 0);
 	moment_time(to, report->trace, end_ns + 2000000);
 	from[12] = to[12] = 0; /* HH:MM:SS.mmm */
-	return finding_text(findings, "beamweave report %s%s --from %s --to %s", section, path,
-			    from, to);
+	return finding_text(findings, "%s report %s%s --from %s --to %s", program_name(), section,
+			    path, from, to);
 }
 
 char *finding_gap(struct findings *findings, struct finding *finding, uint64_t start_ns,

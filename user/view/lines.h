@@ -26,6 +26,14 @@ int lines_write(struct trace *trace, FILE *out, enum lines_format format, uint64
 void lines_text(struct trace *trace, const struct event *event, struct text_builder *text);
 void lines_json(struct trace *trace, const struct event *event, struct text_builder *text);
 
+/* The part of a line that tells of one of the kernel's events. */
+void lines_text_kernel(const struct event *event, struct text_builder *text);
+/* "12.3 us", "1500.0 ms", "12.0 s" */
+void lines_duration(uint64_t ns, struct text_builder *text);
+/* "127.0.0.1:80 - 127.0.0.1:40000" */
+void lines_endpoints(uint16_t family, const uint8_t *local, uint16_t local_port,
+		     const uint8_t *remote, uint16_t remote_port, struct text_builder *text);
+
 /* Texts that both share. */
 #define LINES_ADDRESS 64
 /* "127.0.0.1:80", "[::1]:80", ":80" for other families. */

@@ -179,9 +179,10 @@ static json_t *losses_json(void *state)
 					intervals_json(losses, &rings[i])));
 	}
 	free(rings);
-	return json_pack("{s:o,s:o,s:o}", "rings", list, "intervals_left_out",
+	return json_pack("{s:o,s:o,s:o,s:o}", "rings", list, "intervals_left_out",
 			 section_json_number(losses->left_out), "names_lost",
-			 section_json_number(trace_names_lost(losses->report->trace)));
+			 section_json_number(trace_names_lost(losses->report->trace)), "own_events",
+			 section_json_number(trace_own_all(losses->report->trace)));
 }
 
 /* "call 1,000, send 234" */
@@ -292,8 +293,11 @@ static int losses_text(void *state, FILE *out)
 			   UNITS_COUNT(recorded), UNITS_COUNT(discarded));
 	if (!error && count)
 		error = rings_print(rings, count, out);
+	section_own(losses->report, out);
 	if (trace_names_lost(losses->report->trace))
-		page_title(out, "%s names of processes, functions or atoms found no room.",
+		page_title(out,
+			   "%s names of processes, functions or atoms found no room: they print as "
+			   "numbers.",
 			   UNITS_COUNT(trace_names_lost(losses->report->trace)));
 	if (!error && losses->count) {
 		page_title(out, "When");

@@ -221,7 +221,9 @@ int messages_text(void *state, FILE *out)
 	page_title(out,
 		   "Messages by sender and receiver, most waiting first. FETCH: from the send "
 		   "until the VM moved it to the receiver's own queue. RAN: until the receiver was "
-		   "scheduled%s. UNMATCHED: only one end was seen, or there was no such process.",
+		   "scheduled%s. UNMATCHED: only one end was seen, or there was "
+		   "no such process; a port's answers to synchronous calls are received without a "
+		   "send that the VM tells of.",
 		   report->coverage.looks[LOOK_RUNNING].on ? "" : " (needs record --running)");
 	return pairs_print(messages, out);
 }

@@ -181,6 +181,14 @@ static const char *row_initial(struct report *report, const struct process_row *
 		       : NULL;
 }
 
+/* What it is called, or was until its exit. */
+static const char *row_name(struct report *report, const struct process_row *row)
+{
+	return row->totals.exited_ns
+		       ? trace_process_last_name(report->trace, row->process, row->totals.exited_ns)
+		       : trace_process_name(report->trace, row->process, row->last_ns);
+}
+
 static json_t *row_json(struct report *report, const struct process_row *row)
 {
 	const struct coverage *coverage = &report->coverage;
@@ -203,9 +211,7 @@ static json_t *row_json(struct report *report, const struct process_row *row)
 	};
 
 	json_object_set_new(object, "process", section_json_process(report, row->process));
-	json_object_set_new(
-		object, "name",
-		section_json_text(trace_process_name(report->trace, row->process, row->last_ns)));
+	json_object_set_new(object, "name", section_json_text(row_name(report, row)));
 	json_object_set_new(object, "initial_call", section_json_text(row_initial(report, row)));
 	json_object_set_new(object, "parent", section_json_process(report, row->totals.parent));
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -231,11 +237,11 @@ static json_t *processes_json(void *state)
 static int rows_print(struct report *report, struct process_row **rows, size_t count, FILE *out)
 {
 	static const struct table_column columns[] = {
-		{"PROCESS", TABLE_FLEX},   {"INITIAL CALL", TABLE_FLEX},
-		{"RUNNING", TABLE_RIGHT},  {"RUNNABLE", TABLE_RIGHT},
-		{"WAITING", TABLE_RIGHT},  {"GC", TABLE_RIGHT},
-		{"CALLS", TABLE_RIGHT},	   {"SENDS", TABLE_RIGHT},
-		{"RECEIVES", TABLE_RIGHT}, {NULL, 0}};
+		{"PROCESS", TABLE_FLEX_LATE}, {"INITIAL CALL", TABLE_FLEX},
+		{"RUNNING", TABLE_RIGHT},     {"RUNNABLE", TABLE_RIGHT},
+		{"WAITING", TABLE_RIGHT},     {"GC", TABLE_RIGHT},
+		{"CALLS", TABLE_RIGHT},	      {"SENDS", TABLE_RIGHT},
+		{"RECEIVES", TABLE_RIGHT},    {NULL, 0}};
 	struct table *table = table_new(columns);
 	int error;
 
@@ -244,16 +250,17 @@ static int rows_print(struct report *report, struct process_row **rows, size_t c
 	for (size_t i = 0; i < count && i < section_limit(report); i++) {
 		const struct process_row *row = rows[i];
 		const char *initial = row_initial(report, row);
-		const char *name = trace_process_name(report->trace, row->process, row->last_ns);
+		const char *name = row_name(report, row);
 		const uint64_t times[] = {row->running_ns,
 					  report->whole ? row->totals.runnable_ns : 0,
 					  report->whole ? row->totals.waiting_ns : 0, row->gc_ns};
 		const uint64_t counts[] = {row->calls, row->sends, row->receives};
+		char who[SECTION_WHO];
 
 		if (name && initial && !strcmp(name, initial))
-			table_cell(table, "%s", trace_process_text(report->trace, row->process));
-		else
-			table_cell(table, "%s", SECTION_NAME(report, row->process, row->last_ns));
+			name = NULL;
+		section_called(who, trace_process_text(report->trace, row->process), name);
+		table_cell(table, "%s", who);
 		table_cell(table, "%s", initial ? initial : "");
 		for (size_t k = 0; k < sizeof(times) / sizeof(times[0]); k++)
 			table_cell(table, "%s", times[k] ? UNITS_DURATION(times[k]) : "");

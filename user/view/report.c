@@ -8,6 +8,7 @@
 #include "fanout.h"
 #include "moment.h"
 #include "page.h"
+#include "program.h"
 #include "section.h"
 #include "units.h"
 
@@ -103,9 +104,9 @@ static void gaps_print(const struct report *report, FILE *out)
 		snprintf(many, sizeof(many), " in %s gaps", UNITS_COUNT(gaps->count));
 	page_print(out, 0, 2,
 		   "OVER A GAP: %s events lost%s between %s and %s. Figures that reach over it are "
-		   "too low. See: beamweave report loss",
+		   "too low. See: %s report loss",
 		   UNITS_COUNT(all.count), many, MOMENT_TIME(report->trace, all.from_ns),
-		   MOMENT_TIME(report->trace, all.to_ns));
+		   MOMENT_TIME(report->trace, all.to_ns), program_name());
 }
 
 static void header_print(const struct report *report, FILE *out)
@@ -160,6 +161,11 @@ static json_t *damage_json(const struct report *report)
 			 section_json_number(damage->truncated_bytes));
 }
 
+static int out_error(void)
+{
+	return errno ? -errno : -EIO;
+}
+
 static int json_print(struct report *report, const struct section *section, void *state, FILE *out)
 {
 	json_t *root, *gaps = json_array(), *body = section->json(state);
@@ -178,7 +184,7 @@ static int json_print(struct report *report, const struct section *section, void
 			 gaps);
 	if (!root || !body || json_object_update(root, body) ||
 	    json_dumpf(root, out, JSON_INDENT(2)) || fputc('\n', out) == EOF)
-		error = ferror(out) ? -EIO : -ENOMEM;
+		error = ferror(out) ? out_error() : -ENOMEM;
 	json_decref(body);
 	json_decref(root);
 	return error;
@@ -235,14 +241,16 @@ int report_print(struct trace *trace, const struct report_options *given, FILE *
 		goto cleanup;
 	report.timeline = timeline;
 	coverage_fill(&report.coverage, trace, report.all_kinds);
+	errno = 0;
 	if (options.json) {
 		error = json_print(&report, section, state, out);
 	} else {
 		header_print(&report, out);
 		error = section->text(state, out);
 	}
-	if (!error && fflush(out))
-		error = -errno;
+	/* a long report meets a full disk before its end */
+	if (!error && (fflush(out) || ferror(out)))
+		error = out_error();
 cleanup:
 	if (state)
 		section->close(state);

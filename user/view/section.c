@@ -50,22 +50,26 @@ void section_failed(struct report *report, int error)
 		report->error = error;
 }
 
-char *section_who(struct report *report, char buffer[static SECTION_WHO], uint64_t word,
-		  uint64_t ts_ns)
+char *section_called(char buffer[static SECTION_WHO], const char *process, const char *name)
 {
-	const char *name;
 	size_t bytes;
 
-	buffer[0] = 0;
-	if (!word)
-		return buffer;
-	name = trace_process_name(report->trace, word, ts_ns);
 	if (!name)
 		name = "";
 	bytes = sanitize_prefix(name, WHO_NAME_COLUMNS, NULL);
-	snprintf(buffer, SECTION_WHO, "%s%s%.*s%s", trace_process_text(report->trace, word),
-		 *name ? " " : "", (int)bytes, name, name[bytes] ? ".." : "");
+	snprintf(buffer, SECTION_WHO, "%s%s%.*s%s", process, *name ? " " : "", (int)bytes, name,
+		 name[bytes] ? ".." : "");
 	return buffer;
+}
+
+char *section_who(struct report *report, char buffer[static SECTION_WHO], uint64_t word,
+		  uint64_t ts_ns)
+{
+	buffer[0] = 0;
+	if (!word)
+		return buffer;
+	return section_called(buffer, trace_process_text(report->trace, word),
+			      trace_process_name(report->trace, word, ts_ns));
 }
 
 const char *section_mfa(struct report *report, uint32_t mfa)
@@ -150,6 +154,19 @@ void section_left_out(FILE *out, size_t shown, size_t all, const char *what)
 	if (all > shown)
 		page_print(out, 2, 2, "... and %s more %s (--limit 0 shows all)",
 			   UNITS_COUNT(all - shown), what);
+}
+
+void section_own(const struct report *report, FILE *out)
+{
+	uint64_t own = trace_own_all(report->trace);
+
+	if (own)
+		page_print(
+			out, 2, 4,
+			"%s events in the file are of beamweave's own processes on the node: "
+			"'record' "
+			"and 'report loss' count them, other reports and exports leave them out.",
+			UNITS_COUNT(own));
 }
 
 void section_nothing(const struct report *report, FILE *out, enum look look)

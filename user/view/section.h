@@ -64,6 +64,8 @@ size_t section_keep(const struct report *report);
 /* Note a failure; the first one stands. */
 void section_failed(struct report *report, int error);
 
+/* "<0.123.0> name"; the process alone when it has none. */
+char *section_called(char buffer[static SECTION_WHO], const char *process, const char *name);
 /* "<0.123.0> name" as it was called at a moment; "" for 0. */
 char *section_who(struct report *report, char buffer[static SECTION_WHO], uint64_t word,
 		  uint64_t ts_ns);
@@ -85,6 +87,8 @@ json_t *section_json_clean(const json_t *value);
 
 /* "3 more are left out: --limit 0 shows all" */
 void section_left_out(FILE *out, size_t shown, size_t all, const char *what);
+/* Events in the file that are beamweave's own: no other figure has them. Nothing without any. */
+void section_own(const struct report *report, FILE *out);
 /* Why there is nothing, and what to record. */
 void section_nothing(const struct report *report, FILE *out, enum look look);
 

@@ -203,9 +203,10 @@ static json_t *events_json(const struct summary *summary)
 		json_object_set_new(kinds, name ? name : number,
 				    section_json_number(summary->report->kinds[kind]));
 	}
-	return json_pack("{s:o,s:o,s:o}", "recorded",
-			 section_json_number(recorded_all(summary->report)), "discarded",
-			 section_json_number(discarded_all(summary)), "by_kind", kinds);
+	return json_pack(
+		"{s:o,s:o,s:o,s:o}", "recorded", section_json_number(recorded_all(summary->report)),
+		"discarded", section_json_number(discarded_all(summary)), "own",
+		section_json_number(trace_own_all(summary->report->trace)), "by_kind", kinds);
 }
 
 static json_t *notes_json(const struct report *report)
@@ -301,6 +302,12 @@ static void kernel_print(const struct report *report, FILE *out)
 		   *text     ? text
 		   : enabled ? "none"
 			     : "the file says nothing of them");
+	if (meta_number(report->trace, "kernel.missed_runs") > 0)
+		page_print(out, 2, 4,
+			   "the kernel left out %s runs of probes (one was running on that CPU): "
+			   "their "
+			   "events are neither recorded nor counted as lost",
+			   UNITS_COUNT((uint64_t)meta_number(report->trace, "kernel.missed_runs")));
 	json_array_foreach (missing, index, item) {
 		const char *probe = json_string_value(json_object_get(item, "probe"));
 		const char *why = json_string_value(json_object_get(item, "why"));
@@ -345,6 +352,12 @@ static int kinds_print(const struct summary *summary, FILE *out)
 	}
 	error = table_print(table, out, 2);
 	table_free(table);
+	section_own(report, out);
+	if (trace_names_lost(report->trace))
+		page_print(out, 2, 4,
+			   "%s names of processes, functions or atoms found no room: they print as "
+			   "numbers.",
+			   UNITS_COUNT(trace_names_lost(report->trace)));
 	return error;
 }
 

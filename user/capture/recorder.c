@@ -23,7 +23,6 @@
 #define END_WAIT_NS	   (5 * SECOND_NS) /* for the node's word that it is over */
 #define END_WAIT_MAX_NS	   (60 * SECOND_NS) /* while it shows that it works on it */
 #define HEARTBEAT_NS	   (2 * SECOND_NS)
-#define CLOSING_BYTES	   (1u << 20) /* of the last chunks, for --max-size */
 
 void recorder_note(const struct recorder_view *view, const char *format, ...)
 {
@@ -112,8 +111,7 @@ static void limits_watch(struct run *run)
 {
 	struct recorder *recorder = run->recorder;
 	const struct capture_config *config = recorder->config;
-	uint64_t margin = CLOSING_BYTES < config->max_bytes / 8 ? CLOSING_BYTES
-								: config->max_bytes / 8;
+	uint64_t margin = recorder_closing_bytes(config);
 
 	if (config->duration_ns && recorder->begun_ns &&
 	    recorder->now_ns - recorder->begun_ns >= config->duration_ns)

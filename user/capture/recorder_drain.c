@@ -3,26 +3,47 @@
 
 #include <errno.h>
 
-#define DRAIN_BYTES (32u << 20) /* of one side, before the other gets its turn */
+#define CLOSING_BYTES (1u << 20)
+#define DRAIN_BYTES   (32u << 20) /* of one side, before the other gets its turn */
 
 static int kernel_store(void *context, uint32_t cpu, const void *records, uint32_t bytes)
 {
 	return file_append(context, CHUNK_KERNEL, cpu, NULL, 0, records, bytes);
 }
 
+uint64_t recorder_closing_bytes(const struct capture_config *config)
+{
+	return CLOSING_BYTES < config->max_bytes / 8 ? CLOSING_BYTES : config->max_bytes / 8;
+}
+
+/* What --max-size leaves for drained bytes: the closing chunks need their part. */
+static uint64_t room_bytes(const struct recorder *recorder)
+{
+	uint64_t max = recorder->config->max_bytes, used = file_bytes(recorder->writer);
+	uint64_t margin = recorder_closing_bytes(recorder->config);
+
+	if (!max)
+		return DRAIN_BYTES;
+	if (used + margin >= max)
+		return 0;
+	return max - margin - used < DRAIN_BYTES ? max - margin - used : DRAIN_BYTES;
+}
+
 int64_t recorder_drain(struct recorder *recorder, bool rest)
 {
 	int64_t moved = 0, bytes;
+	uint64_t room = room_bytes(recorder);
 
-	if (recorder->kernel) {
-		bytes = kernel_drain(recorder->kernel, DRAIN_BYTES, kernel_store, recorder->writer);
+	if (recorder->kernel && room) {
+		bytes = kernel_drain(recorder->kernel, room, kernel_store, recorder->writer);
 		if (bytes < 0)
 			return bytes;
 		moved += bytes;
 	}
+	room = room_bytes(recorder);
 	/* In overwrite mode the newest events stay in the ring until the end. */
-	if (recorder->rings && (rest || recorder->config->mode == RING_DISCARD)) {
-		bytes = rings_drain(recorder->rings, recorder->writer, DRAIN_BYTES);
+	if (recorder->rings && room && (rest || recorder->config->mode == RING_DISCARD)) {
+		bytes = rings_drain(recorder->rings, recorder->writer, room);
 		if (bytes < 0)
 			return bytes;
 		moved += bytes;

@@ -67,7 +67,9 @@ void recorder_count(struct recorder *recorder);
 
 /* ---- recorder_drain.c ---- */
 
-/* Move what is there. Returns bytes moved or -errno of the writer. */
+/* Bytes of a file of limited size that are kept for the last chunks. */
+uint64_t recorder_closing_bytes(const struct capture_config *config);
+/* Move what is there, as far as --max-size leaves room. Returns bytes moved or -errno of the writer. */
 int64_t recorder_drain(struct recorder *recorder, bool rest);
 /* The fuller of the two sides, in 1/1000. */
 uint32_t recorder_fill(const struct recorder *recorder);

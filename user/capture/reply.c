@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "utf8.h"
+
 #define DEPTH_MAX     64
 #define REFERENCE_MAX 5 /* words, as ei has it */
 
@@ -206,6 +208,8 @@ void term_words(const char *data, int *index, char *text, size_t bytes)
 	if (type == ERL_BINARY_EXT && size >= 0) {
 		/* behind the tag and the length */
 		snprintf(text, bytes, "%.*s", size, data + start + 5);
+		/* cut, or not what it should be: it goes to a terminal */
+		utf8_clean(text);
 	} else {
 		term_text(data, start, text, bytes);
 	}

@@ -211,7 +211,14 @@ int target_open(struct target *target, pid_t pid, bool use_pidfd, struct fault *
 	target->pidfd = -1;
 	target->root_fd = -1;
 
+	errno = 0;
 	status = proc_read(pid, NULL, "status");
+	if (!status && errno != ENOENT && errno != ESRCH) {
+		error = fault_set(fault, errno ? -errno : -EIO, NULL,
+				  "cannot look at process %d: %s", pid,
+				  strerror(errno ? errno : EIO));
+		goto failed;
+	}
 	line = status ? status_line(status, "State") : NULL;
 	/* A number of a thread opens as well; a dead child that nobody waited for has no memory. */
 	if (!line || strchr(line, '\n') == NULL || status_line(status, "VmSize") == NULL) {

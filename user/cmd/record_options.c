@@ -19,7 +19,11 @@
 #define BUFFER_BYTES   (64ull << 20)
 #define CAPTURE_BYTES  512
 #define CAPTURE_DEPTH  8
-#define LIST_MAX       4096
+/* CAPTURE_*_MIN and _MAX of erl/c_src/capture.h */
+#define CAPTURE_BYTES_MIN 64
+#define CAPTURE_BYTES_MAX 8192
+#define CAPTURE_DEPTH_MAX 16
+#define LIST_MAX	  4096
 
 #define PROBE(name) RECORD_PROBE(name)
 #define KERNEL_USUAL                                                                               \
@@ -132,8 +136,9 @@ static const struct argp_option options[] = {
 	 "Only these: <0.1.0>, registered names; or all, existing, new", 0},
 	{"capture", OPT_CAPTURE, "args|return|args,return", 0,
 	 "Record arguments and messages, values, both", 0},
-	{"capture-bytes", OPT_CAPTURE_BYTES, "N", 0, "of a term, at most (512)", 0},
-	{"capture-depth", OPT_CAPTURE_DEPTH, "N", 0, "of nesting, at most (8)", 0},
+	{"capture-bytes", OPT_CAPTURE_BYTES, "N", 0, "of a term, at most (512; from 64 to 8192)",
+	 0},
+	{"capture-depth", OPT_CAPTURE_DEPTH, "N", 0, "of nesting, at most (8; from 0 to 16)", 0},
 	{"redact", OPT_REDACT, 0, 0, "Shapes of terms only, no content", 0},
 	{0, 0, 0, 0, "How:", 3},
 	{"tracer", OPT_TRACER, "nif|none", 0, "The way into the VM; none: kernel only", 0},
@@ -297,12 +302,15 @@ static pid_t pid_parse(const char *text, struct argp_state *state)
 	return (pid_t)pid;
 }
 
-static uint32_t number_parse(const char *option, const char *text, struct argp_state *state)
+static uint32_t number_parse(const char *option, const char *text, uint32_t min, uint32_t max,
+			     struct argp_state *state)
 {
 	uint64_t number;
+	char wanted[80];
 
-	if (amount_count(text, &number) || number > 60000)
-		usage_fail(state, option, text, "a number from 0 to 60000 is expected");
+	snprintf(wanted, sizeof(wanted), "a number from %u to %u is expected", min, max);
+	if (amount_count(text, &number) || number < min || number > max)
+		usage_fail(state, option, text, wanted);
 	return (uint32_t)number;
 }
 
@@ -352,10 +360,12 @@ static error_t option_parse(int key, char *value, struct argp_state *state)
 		config->capture = names_parse("--capture", value, capture_names);
 		break;
 	case OPT_CAPTURE_BYTES:
-		config->capture_bytes = number_parse("--capture-bytes", value, state);
+		config->capture_bytes = number_parse("--capture-bytes", value, CAPTURE_BYTES_MIN,
+						     CAPTURE_BYTES_MAX, state);
 		break;
 	case OPT_CAPTURE_DEPTH:
-		config->capture_depth = number_parse("--capture-depth", value, state);
+		config->capture_depth =
+			number_parse("--capture-depth", value, 0, CAPTURE_DEPTH_MAX, state);
 		break;
 	case OPT_REDACT:
 		config->redact = true;

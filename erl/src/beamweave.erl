@@ -53,7 +53,7 @@ create(Path, Pool, Options) ->
     Session = unicode:characters_to_binary(Path),
     case beamweave_tracer:create_session(Session, Mode, Pool, LeaseNs) of
         {ok, _} ->
-            case beamweave_controller:start(Options#{session => Session}) of
+            case beamweave_controller:start(Options#{session => Session, shell => true}) of
                 {ok, _, _} ->
                     {ok, Path};
                 {error, Reason} ->

@@ -19,7 +19,9 @@
                      capture_depth => non_neg_integer(),
                      redact => boolean(),
                      ports => boolean(),
-                     names => boolean()}.
+                     names => boolean(),
+                     shell => boolean()}.
+%% shell: the caller of start/1 is a process of the user's and not one of ours, as of a door.
 -type info() :: #{functions := non_neg_integer(),
                   otp_release := pos_integer(),
                   depth := boolean()}.
@@ -62,12 +64,13 @@
                 names = none :: pid() | none,
                 others = #{} :: #{term() => pos_integer()},
                 polls = 0 :: non_neg_integer(),
+                reloads = 0 :: non_neg_integer(),
                 spent = 0 :: non_neg_integer()}).
 
 %% @doc Start a recording into a session file that exists.
 -spec start(options()) -> {ok, pid(), info()} | {error, reason()}.
 start(Options) ->
-    start(Options, ?BUSY_TRIES).
+    start(Options#{caller => self()}, ?BUSY_TRIES).
 
 %% One that is ending makes room within moments.
 start(Options, Tries) ->
@@ -108,6 +111,7 @@ stop() ->
     end.
 
 %% @private
+-spec init(options()) -> {ok, #state{}} | {stop, {shutdown, reason()}}.
 init(#{session := Path} = Options) ->
     try prepare(Options) of
         {Groups, Pids} ->
@@ -178,6 +182,7 @@ open(Path, Options) ->
 
 attach(Session, Groups, Pids, #{session := Path} = Options) ->
     ok = beamweave_trace:exempt(Session),
+    lists:foreach(fun(Pid) -> beamweave_trace:exempt(Session, Pid) end, door(Options)),
     Flags = beamweave_trace:process_flags(Options),
     Held = #{session => Session},
     {Guard, Monitor} = guard(Held),
@@ -194,6 +199,22 @@ attach(Session, Groups, Pids, #{session := Path} = Options) ->
     _ = erlang:send_after(?POLL_MS, self(), poll),
     Info = #{functions => Functions, otp_release => beamweave_vm:release(), depth => Depth},
     {ok, State3#state{info = Info}}.
+
+%% The process that a door started us by, which ends as soon as we have begun, and those that hold
+%% a connection to it. Our C node's name begins so (door.c).
+door(#{shell := true}) -> [];
+door(#{caller := Pid}) ->
+    [Pid | lists:append([connection(Controller)
+                         || {Node, Controller} <- erlang:system_info(dist_ctrl),
+                            string:prefix(atom_to_list(Node), "beamweave_") =/= nomatch])].
+
+connection(Pid) when is_pid(Pid) ->
+    [Pid];
+connection(Port) ->
+    case erlang:port_info(Port, connected) of
+        {connected, Pid} -> [Pid || Pid =/= whereis(net_kernel)];
+        undefined -> []
+    end.
 
 guard(Held) ->
     Guard = beamweave_guard:start(Held),
@@ -238,10 +259,14 @@ arm(Groups, State0) ->
 
 left([], _) ->
     ok;
-left([First | _] = Left, State) ->
-    note(?DICT_NOTE, io_lib:format("~b functions had trace patterns of somebody else's, which were "
-                                   "left as they are: ~ts and others",
-                                   [length(Left), beamweave_spec:mfa_text(First)]), State).
+left([First | Rest] = Left, State) ->
+    Others = case Rest of
+                 [] -> "";
+                 _ -> " and others"
+             end,
+    note(?DICT_NOTE, [functions(length(Left), " has", " have"), " trace patterns of somebody "
+                      "else's, which are left as they are: ", beamweave_spec:mfa_text(First),
+                      Others], State).
 
 ports_on(Pids, #state{options = Options} = State0) when is_atom(Pids) ->
     case beamweave_trace:port_flags(Options) of
@@ -274,7 +299,7 @@ processes_on(Which, State0) ->
         new ->
             State;
         _ ->
-            Own = [self(), State#state.guard],
+            Own = [self(), State#state.guard | door(State#state.options)],
             State#state{pending = (processes() -- Own) ++ State#state.pending}
     end.
 
@@ -298,16 +323,20 @@ names(#state{options = Options, session = Session} = State) ->
     end.
 
 %% @private
+-spec handle_call(info | path, gen_server:from(), #state{}) ->
+          {reply, {ok, info() | #{} | binary()}, #state{}}.
 handle_call(info, _, #state{info = Info} = State) ->
     {reply, {ok, Info}, State};
 handle_call(path, _, #state{path = Path} = State) ->
     {reply, {ok, Path}, State}.
 
 %% @private
+-spec handle_cast(stop, #state{}) -> {stop, normal, #state{}}.
 handle_cast(stop, State) ->
     finish(?END_SHELL, State).
 
 %% @private
+-spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, normal, #state{}}.
 handle_info(poll, State) ->
     poll(State);
 handle_info(tracees, State) ->
@@ -384,15 +413,29 @@ rearm(Specs, Patterns, State) ->
     case beamweave_spec:resolve(Specs) of
         {ok, Groups} ->
             {Again, Count, _} = beamweave_trace:patterns_on(Groups, exceptions(State)),
-            _ = Count > 0
-                andalso note(?DICT_NOTE, io_lib:format("code was loaded anew: ~b functions are "
-                                                       "traced again", [Count]), State),
-            hold(#{patterns => beamweave_trace:patterns_merge(Again, Patterns)}, State);
+            hold(#{patterns => beamweave_trace:patterns_merge(Again, Patterns)},
+                 reloaded(Count, State));
         {error, _} ->
             %% The functions are gone; the rest of the recording goes on.
             State
     end.
 
+%% Said once: who loads code again and again would read nothing else.
+reloaded(0, State) ->
+    State;
+reloaded(Count, #state{reloads = Reloads} = State) ->
+    _ = Reloads =:= 0
+        andalso note(?DICT_NOTE, ["code was loaded anew: ", functions(Count, " is", " are"),
+                                  " traced again"], State),
+    State#state{reloads = Reloads + 1}.
+
+functions(1, One, _) -> ["1 function", One];
+functions(Count, _, Many) -> [integer_to_list(Count), " functions", Many].
+
+finish(Reason, #state{reloads = Reloads} = State) when Reloads > 1 ->
+    note(?DICT_NOTE, io_lib:format("traced code was loaded anew in ~b of the seconds recorded",
+                                   [Reloads]), State),
+    finish(Reason, State#state{reloads = 0});
 finish(Reason, #state{held = Held, guard = Guard, guard_monitor = Monitor} = State) ->
     _ = case State#state.names of
             none -> ok;

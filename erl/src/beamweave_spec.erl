@@ -8,7 +8,7 @@
 -type spec() :: {module() | '_', atom() | '_', arity() | '_'}.
 -type group() :: {module(), whole | part, [{atom(), arity()}]}.
 %% The functions of one module; whole: all that it has.
--type error() :: {no_match, binary(), [binary()]} | {module_not_found, module(), [binary()]}.
+-type error() :: {no_match, binary(), [binary()]} | {module_not_found, Module :: binary(), [binary()]}.
 
 -define(NEAR, 3).
 -define(NEAR_CANDIDATES, 20000).
@@ -34,7 +34,7 @@ resolve([{Module, Function, Arity} = Spec | Rest], Found) ->
                     resolve(Rest, Found#{Module => Some ++ maps:get(Module, Found, [])})
             end;
         error ->
-            {error, {module_not_found, Module, near_modules(Module)}}
+            {error, {module_not_found, module_text(Module), near_modules(Module)}}
     end.
 
 functions(Module) ->
@@ -101,12 +101,16 @@ near_modules(Module) ->
 
 %% The nearest of many names, those only that a slip of the hand would explain.
 near(Wanted, Names) ->
-    Limit = max(2, length(Wanted) div 3),
+    Limit = slips(length(Wanted)),
     Scored = [{Distance, Name} || Name <- lists:sublist(Names, ?NEAR_CANDIDATES),
                                   abs(length(Name) - length(Wanted)) =< Limit
                                       orelse contains(Name, Wanted),
                                   Distance <- [score(Wanted, Name)], Distance =< Limit],
     [Name || {_, Name} <- lists:sublist(lists:sort(Scored), ?NEAR)].
+
+%% Of a name of two letters two others would make any other.
+slips(Length) when Length < 3 -> 1;
+slips(Length) -> max(2, Length div 3).
 
 contains(Name, Wanted) ->
     length(Wanted) >= 3 andalso string:find(Name, Wanted) =/= nomatch.

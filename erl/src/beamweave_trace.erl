@@ -9,7 +9,7 @@
 -export([process_flags/1, port_flags/1, on/3, off/2, default_on/3, default_off/2, holder/1,
          tracer_text/1]).
 -export([patterns/2, patterns_on/2, patterns_off/1, patterns_lost/1, patterns_merge/2]).
--export([exempt/1, slice/2]).
+-export([exempt/1, exempt/2, slice/2]).
 -export_type([patterns/0]).
 
 %% The type that OTP gives trace_info/2 knows of no tracer modules.
@@ -212,8 +212,13 @@ patterns_lost({_, Set}) ->
 %% @doc For processes of our own: not traced, and known to the reader.
 -spec exempt(session()) -> ok.
 exempt(Session) ->
-    _ = beamweave_tracer:put(Session, ?DICT_OWN, self(), <<>>),
-    off(self(), Session).
+    exempt(Session, self()).
+
+%% @doc The same for another one.
+-spec exempt(session(), pid()) -> ok.
+exempt(Session, Pid) ->
+    _ = beamweave_tracer:put(Session, ?DICT_OWN, Pid, <<>>),
+    off(Pid, Session).
 
 %% @doc At most so many from the head of a list, and what is left.
 -spec slice(non_neg_integer(), [Term]) -> {[Term], [Term]}.

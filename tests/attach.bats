@@ -20,24 +20,9 @@ calls()
 	"$BEAMWEAVE" report summary --json x.bwt | jq '.events.by_kind.call // 0'
 }
 
-# A process that calls lists:seq/2 ten times a second.
-busy()
-{
-	vm_rpc "$1" 'spawn(fun() -> F = fun F() -> lists:seq(1, 2), timer:sleep(100), F() end, F() end)' >/dev/null
-}
-
-# No flag, pattern, process or file of ours is left.
-clean()
-{
-	[[ $(vm_traced "$1") == "[]" ]]
-	[[ -z $(vm_residue "$1") ]]
-	[[ $(vm_rpc "$1" 'whereis(beamweave_controller)') == undefined ]]
-	[[ $(vm_rpc "$1" 'nodes(hidden)') == "[]" ]]
-}
-
 @test "by process id" {
 	vm_start a
-	busy a
+	vm_busy a
 	run "$BEAMWEAVE" record -c lists:seq/2 -d 1 -o x.bwt -p "$(vm_pid a)"
 	echo "$output"
 	[[ $status == 0 ]]
@@ -45,13 +30,13 @@ clean()
 	(($(calls) >= 5))
 	[[ $("$BEAMWEAVE" report summary --json x.bwt | jq -r .vm.node) == "$(vm_node a)" ]]
 	[[ $("$BEAMWEAVE" report summary --json x.bwt | jq -r .vm.attached) == true ]]
-	clean a
+	vm_clean a
 }
 
 @test "by node name, short and whole, with two nodes running" {
 	vm_start a
 	vm_start b
-	busy a
+	vm_busy a
 	local node
 	node=$(vm_node a)
 	for name in "$node" "${node%@*}"; do
@@ -60,8 +45,8 @@ clean()
 		[[ $status == 0 ]]
 		[[ $output == *"recording $node (pid $(vm_pid a))"* ]]
 	done
-	clean a
-	clean b
+	vm_clean a
+	vm_clean b
 }
 
 @test "by node name through epmd alone" {
@@ -70,7 +55,7 @@ clean()
 	echo "$output"
 	[[ $status == 0 ]]
 	[[ $output == *"recording $(vm_node a) (pid $(vm_pid a))"* ]]
-	clean a
+	vm_clean a
 }
 
 @test "by process id without epmd: its listening sockets are tried" {
@@ -79,7 +64,7 @@ clean()
 	echo "$output"
 	[[ $status == 0 ]]
 	[[ $output == *"recording $(vm_node a)"* ]]
-	clean a
+	vm_clean a
 }
 
 @test "a node that nobody told on the command line: it became one later" {
@@ -89,7 +74,7 @@ clean()
 	echo "$output"
 	[[ $status == 0 ]]
 	[[ $output == *"recording bw${VM_ID,,}late@"* ]]
-	clean a
+	vm_clean a
 }
 
 @test "with a long name, and a cookie on the command line" {
@@ -99,7 +84,7 @@ clean()
 	[[ $status == 0 ]]
 	[[ $output == *"recording bw${VM_ID,,}a@127.0.0.1"* ]]
 	[[ $output != *secret* ]]
-	clean a
+	vm_clean a
 }
 
 @test "the cookie from a file that is given" {
@@ -109,18 +94,18 @@ clean()
 	run "$BEAMWEAVE" record -c lists:seq/2 -d 0.3 -p "$(vm_pid a)" --cookie-file cookie
 	echo "$output"
 	[[ $status == 0 ]]
-	clean a
+	vm_clean a
 }
 
 @test "a VM of another user" {
 	[[ $(id -u) == 0 ]] || skip "starting a VM as another user needs root"
 	vm_start_as nobody a
-	busy a
+	vm_busy a
 	run "$BEAMWEAVE" record -c lists:seq/2 -d 0.5 -p "$(vm_pid a)" -o x.bwt
 	echo "$output"
 	[[ $status == 0 ]]
 	(($(calls) >= 2))
-	clean a
+	vm_clean a
 }
 
 @test "another user's cookie file that is a link to what that user may not read is not read" {
@@ -133,7 +118,7 @@ clean()
 	echo "$output"
 	[[ $status == 1 ]]
 	[[ $output == *"no cookie of the VM could be read"* ]]
-	clean a
+	vm_clean a
 }
 
 @test "where the VM's /tmp is noexec the library goes elsewhere" {
@@ -143,7 +128,7 @@ clean()
 	run "$BEAMWEAVE" record -c lists:seq/2 -d 0.3 -p "$(vm_pid a)"
 	echo "$output"
 	[[ $status == 0 ]]
-	clean a
+	vm_clean a
 }
 
 @test "a VM with process, network and mount namespaces of its own, as in a container" {
@@ -153,7 +138,7 @@ clean()
 		'ip link set lo up && mount -t tmpfs tmpfs /dev/shm && { epmd & } && sleep 0.5 && exec "$@"' sh -- \
 		-sname "bw${VM_ID,,}a"
 	inside=$(pgrep -P "$(vm_pid a)")
-	busy a
+	vm_busy a
 	run "$BEAMWEAVE" record -p "$inside" -c lists:seq/2 -d 1 -o x.bwt
 	echo "$output"
 	[[ $status == 0 ]]
@@ -169,12 +154,12 @@ clean()
 
 @test "a session in /tmp where /dev/shm cannot be had" {
 	vm_start a
-	busy a
+	vm_busy a
 	run "$BEAMWEAVE" record -c lists:seq/2 -d 0.5 -p "$(vm_pid a)" --without devshm -o x.bwt
 	echo "$output"
 	[[ $status == 0 ]]
 	(($(calls) >= 2))
-	clean a
+	vm_clean a
 }
 
 @test "a command: from its exec, Erlang events from the end of its boot, and its own exit status" {
@@ -237,7 +222,7 @@ clean()
 	[[ $status == 0 ]]
 	[[ $output == *"kernel only"* ]]
 	[[ $output == *"without the VM side: "*"does not answer"* ]]
-	clean a
+	vm_clean a
 }
 
 @test "a node that is stopped, with calls asked for: exit 1" {
@@ -249,7 +234,7 @@ clean()
 	[[ $status == 1 ]]
 	[[ $output == *"does not answer"* ]]
 	[[ ! -e beamweave.bwt ]]
-	clean a
+	vm_clean a
 }
 
 @test "without distribution: the kernel side, and the lines that start it from the VM's shell work" {
@@ -265,7 +250,7 @@ clean()
 	local line path
 	line=$(grep -o 'code:add_pathz.*' <<<"$output")
 	line=${line/\#\{events*\}/#\{calls => [\{lists, seq, 2\}]\}}
-	busy a
+	vm_busy a
 	run vm_rpc a "$line"
 	echo "$output"
 	path=$(sed -n 's/.*{ok,"\(.*\)"}.*/\1/p' <<<"$output")
@@ -276,7 +261,7 @@ clean()
 	[[ $output == *"recording pid $(vm_pid a): what the session was started with"* ]]
 	(($(calls) >= 2))
 	[[ ! -e $path ]]
-	clean a
+	vm_clean a
 }
 
 @test "without distribution, with calls asked for: exit 1 and the line" {
@@ -327,14 +312,14 @@ clean()
 	wait "$pid" || { cat err; false; }
 	cat err
 	grep -q "recording $node" err
-	clean a
+	vm_clean a
 }
 
 @test "two VMs are recorded at the same time, one VM only once" {
 	vm_start a
 	vm_start b
-	busy a
-	busy b
+	vm_busy a
+	vm_busy b
 	"$BEAMWEAVE" record -p "$(vm_pid a)" -c lists:seq/2 -d 30 -o a.bwt 2>a.err 3>&- &
 	local pid=$!
 	vm_wait_for 20 grep -q recording a.err
@@ -351,6 +336,6 @@ clean()
 	wait "$pid"
 	cp a.bwt x.bwt
 	(($(calls) >= 2))
-	clean a
-	clean b
+	vm_clean a
+	vm_clean b
 }

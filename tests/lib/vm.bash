@@ -21,6 +21,8 @@
 #   vm_traced NAME              prints what is traced in the VM: [] when no process, port, pattern or
 #                               new-process flag is left
 #   vm_residue NAME             prints files of ours that are left for this VM (/dev/shm, /tmp, ...)
+#   vm_busy NAME                starts a process that calls lists:seq/2 a hundred times a second
+#   vm_clean NAME               fails when a flag, pattern, process or file of ours is left
 #   vm_erlc NAME FILE.erl       compiles into the VM's code path ($VM_DIR/ebin)
 #
 # $BEAMWEAVE is the program under test. Programs started in the background by a test must close
@@ -247,6 +249,19 @@ vm_residue()
 	for dir in /dev/shm /tmp /var/tmp "$VM_DIR/home"; do
 		find "$dir" -maxdepth 1 -name "beamweave*$pid*" 2>/dev/null
 	done
+}
+
+vm_busy()
+{
+	vm_rpc "$1" 'spawn(fun() -> F = fun F() -> lists:seq(1, 2), timer:sleep(10), F() end, F() end)' >/dev/null
+}
+
+vm_clean()
+{
+	[[ $(vm_traced "$1") == "[]" ]]
+	[[ -z $(vm_residue "$1") ]]
+	[[ $(vm_rpc "$1" 'whereis(beamweave_controller)') == undefined ]]
+	[[ $(vm_rpc "$1" 'nodes(hidden)') == "[]" ]]
 }
 
 vm_erlc()

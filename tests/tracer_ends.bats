@@ -46,6 +46,10 @@ teardown() {
 	tracer_check 'tracer_ends:guard_killed()'
 }
 
+@test "the guard and the controller are killed at once" {
+	tracer_check 'tracer_ends:both_killed()'
+}
+
 @test "the node's shell starts and stops it" {
 	tracer_check 'tracer_ends:shell()'
 }

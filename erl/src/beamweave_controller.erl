@@ -60,6 +60,7 @@
                 pending = [] :: [pid() | port()],
                 held :: beamweave_guard:held(),
                 guard :: pid(),
+                relief :: pid(),
                 guard_monitor :: reference(),
                 names = none :: pid() | none,
                 others = #{} :: #{term() => pos_integer()},
@@ -185,9 +186,9 @@ attach(Session, Groups, Pids, #{session := Path} = Options) ->
     lists:foreach(fun(Pid) -> beamweave_trace:exempt(Session, Pid) end, door(Options)),
     Flags = beamweave_trace:process_flags(Options),
     Held = #{session => Session},
-    {Guard, Monitor} = guard(Held),
+    {Guard, Relief, Monitor} = guard(Held),
     State0 = #state{session = Session, path = Path, options = Options, flags = Flags,
-                    held = Held, guard = Guard, guard_monitor = Monitor},
+                    held = Held, guard = Guard, relief = Relief, guard_monitor = Monitor},
     _ = beamweave_tracer:set_tracer(Session, ?TRACER_ATTACHING, 0),
     Depth = learn(State0),
     ok = beamweave_vm:publish_schedulers(Session),
@@ -217,8 +218,8 @@ connection(Port) ->
     end.
 
 guard(Held) ->
-    Guard = beamweave_guard:start(Held),
-    {Guard, erlang:monitor(process, Guard)}.
+    {Guard, Relief} = beamweave_guard:start(Held),
+    {Guard, Relief, erlang:monitor(process, Guard)}.
 
 %% What is held must be known to the guard before it is set, in case that we end in between.
 hold(More, #state{held = Held, guard = Guard} = State) ->
@@ -299,7 +300,7 @@ processes_on(Which, State0) ->
         new ->
             State;
         _ ->
-            Own = [self(), State#state.guard | door(State#state.options)],
+            Own = [self(), State#state.guard, State#state.relief | door(State#state.options)],
             State#state{pending = (processes() -- Own) ++ State#state.pending}
     end.
 
@@ -342,8 +343,8 @@ handle_info(poll, State) ->
 handle_info(tracees, State) ->
     {noreply, tracees(State)};
 handle_info({'DOWN', Monitor, process, _, _}, #state{guard_monitor = Monitor} = State) ->
-    {Guard, Next} = guard(State#state.held),
-    {noreply, State#state{guard = Guard, guard_monitor = Next}};
+    {Guard, Relief, Next} = guard(State#state.held),
+    {noreply, State#state{guard = Guard, relief = Relief, guard_monitor = Next}};
 handle_info(_, State) ->
     {noreply, State}.
 

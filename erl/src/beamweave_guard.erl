@@ -20,15 +20,28 @@
 -define(DELIVERED_MS, 2000).
 -define(DELETED_MS, 1000).
 -define(CLOSE_TRIES, 5000).
+%% Both may be killed at once, and yet not end in the same moment.
+-define(RELIEF_MS, 500).
 
-%% @doc Watch the calling process, which sends `done' when it has taken off all itself.
--spec start(held()) -> pid().
+%% @doc Watch the calling process, which sends `done' when it has taken off all itself. The second
+%% process is for the case that somebody kills the caller and the guard at once.
+-spec start(held()) -> {Guard :: pid(), Relief :: pid()}.
 start(#{session := Session} = Held) ->
     Owner = self(),
-    spawn(fun() ->
-                  ok = beamweave_trace:exempt(Session),
-                  watch(erlang:monitor(process, Owner), Held)
-          end).
+    Relief = spawn(fun() ->
+                           ok = beamweave_trace:exempt(Session),
+                           receive
+                               {guard, Guard} -> relief(erlang:monitor(process, Owner),
+                                                        erlang:monitor(process, Guard), Held)
+                           after ?RELIEF_MS -> ok
+                           end
+                   end),
+    Guard = spawn(fun() ->
+                          ok = beamweave_trace:exempt(Session),
+                          watch(erlang:monitor(process, Owner), Relief, Held)
+                  end),
+    Relief ! {guard, Guard},
+    {Guard, Relief}.
 
 %% @doc What is held has changed.
 -spec hold(pid(), held()) -> ok.
@@ -36,11 +49,32 @@ hold(Guard, Held) ->
     Guard ! {hold, Held},
     ok.
 
-watch(Monitor, Held) ->
+watch(Monitor, Relief, Held) ->
     receive
-        {hold, Next} -> watch(Monitor, Next);
-        done -> ok;
-        {'DOWN', Monitor, process, _, _} -> clean(Held, ?END_FAILED)
+        {hold, Next} ->
+            Relief ! {hold, Next},
+            watch(Monitor, Relief, Next);
+        done ->
+            ok;
+        {'DOWN', Monitor, process, _, _} ->
+            clean(Held, ?END_FAILED)
+    end.
+
+%% A guard that ends in order has left nothing. Has it been killed alone, then the owner lives and
+%% starts another pair.
+relief(Owner, Guard, Held) ->
+    receive
+        {hold, Next} ->
+            relief(Owner, Guard, Next);
+        {'DOWN', Guard, process, _, normal} ->
+            ok;
+        {'DOWN', Guard, process, _, _} ->
+            receive
+                {'DOWN', Owner, process, _, normal} -> ok;
+                {'DOWN', Owner, process, _, _} -> clean(Held, ?END_FAILED)
+            after ?RELIEF_MS ->
+                ok
+            end
     end.
 
 %% @doc Take off all that is ours, tell the reader and unmap. May be done twice.

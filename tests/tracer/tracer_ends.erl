@@ -3,7 +3,8 @@
 %% function is a test.
 -module(tracer_ends).
 
--export([asked/0, lease/0, time/0, events/0, controller_killed/0, guard_killed/0, reader_killed/0,
+-export([asked/0, lease/0, time/0, events/0, controller_killed/0, guard_killed/0,
+         both_killed/0, reader_killed/0,
          paused/0, shell/0, busy/0, others/0, new_processes/0, present/0, files/0, memory/0,
          rounds/1, sleepers/0, over_a_door/1]).
 -export([work/1]).
@@ -79,12 +80,25 @@ controller_killed() ->
 guard_killed() ->
     Session = on(),
     _ = ?MODULE:work(10),
-    Guards = fun() -> [Pid || Pid <- processes(), {current_function, {beamweave_guard, watch, 2}} <-
+    Guards = fun() -> [Pid || Pid <- processes(), {current_function, {beamweave_guard, watch, 3}} <-
                                   [process_info(Pid, current_function)]] end,
     [Guard] = Guards(),
     true = exit(Guard, kill),
     tracer_test:eventually(fun() -> case Guards() of [Other] -> Other =/= Guard; [] -> false end end),
     true = exit(whereis(beamweave_controller), kill),
+    ended(Session, ?END_FAILED).
+
+%% By one who suspends both first, so that neither acts before it ends.
+-spec both_killed() -> ok.
+both_killed() ->
+    Session = on(),
+    _ = ?MODULE:work(10),
+    Controller = whereis(beamweave_controller),
+    [Guard] = [Pid || Pid <- processes(), {current_function, {beamweave_guard, watch, 3}} <-
+                          [process_info(Pid, current_function)]],
+    Both = [Guard, Controller],
+    _ = [true = erlang:suspend_process(Pid) || Pid <- Both],
+    _ = [true = exit(Pid, kill) || Pid <- Both],
     ended(Session, ?END_FAILED).
 
 %% Nobody renews the lease of a reader that was killed.

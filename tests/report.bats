@@ -234,6 +234,34 @@ one_line() {
 	[[ "${lines[1]}" == "DAMAGED FILE:"* ]]
 }
 
+@test "a recording of which nothing is whole is an error" {
+	head -c 64 known.bwt > header.bwt
+	head -c 100 known.bwt > start.bwt
+	cp header.bwt noise.bwt
+	head -c 100000 /dev/urandom >> noise.bwt
+	for file in header start noise; do
+		run -1 --separate-stderr "$BEAMWEAVE" report summary "$file.bwt"
+		one_line "$file.bwt: nothing in this recording is whole"
+		run -1 --separate-stderr "$BEAMWEAVE" export --to text "$file.bwt"
+		one_line "$file.bwt: nothing in this recording is whole"
+	done
+}
+
+@test "what is whole behind a huge hole is read, and the hole is not" {
+	# the chunks' ends lie at multiples of 8: cut in two where the second half still has its chunks
+	size=$(stat -c %s known.bwt)
+	half=$((size / 2 / 8 * 8))
+	head -c "$half" known.bwt > holed.bwt
+	truncate -s 1T holed.bwt || skip "no sparse file of this size here"
+	tail -c +"$((half + 1))" known.bwt >> holed.bwt
+	run -0 timeout 60 "$BEAMWEAVE" report summary holed.bwt --json
+	[ "$(jq '.damage.skipped_bytes > 1000000000000' <<< "$output")" = true ]
+	# the end is there
+	[ "$(jq '.damage.no_end' <<< "$output")" = false ]
+	[ "$(jq '.duration_ns' <<< "$output")" = 1000000000 ]
+	rm holed.bwt
+}
+
 @test "no file, a file that is none of ours and a newer one are each one clear line" {
 	run -1 --separate-stderr "$BEAMWEAVE" report nothing.bwt
 	one_line "nothing.bwt: there is no such file"

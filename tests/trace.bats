@@ -169,7 +169,7 @@ setup() {
 	include=(-Ierl/c_src -Ibpf -Iuser/trace -Iuser/view -isystem "${ERL_INCLUDE:-/usr/lib/erlang/usr/include}")
 	"${CC:-gcc}" -std=c11 -D_GNU_SOURCE -g -O1 -fno-strict-aliasing -fsanitize=address,undefined \
 		-fno-sanitize-recover=undefined "${include[@]}" tests/trace/damage.c user/trace/*.c \
-		user/view/{lines,lines_json,lines_text,moment,units}.c erl/c_src/ring_dict.c \
+		user/view/{lines,lines_json,lines_text,lines_text_kernel,moment,units}.c erl/c_src/ring_dict.c \
 		-lxxhash -ljansson -lseccomp -lm -o "$BATS_TEST_TMPDIR/damage"
 	run "$BATS_TEST_TMPDIR/damage" "$BATS_TEST_TMPDIR/cut.bwt" 2000
 	[ "$status" = 0 ]

@@ -21,8 +21,12 @@ struct trace *recording_open(const char *path, const char *or_else)
 	const char *shown = RECORDING_CLEAN(path);
 	struct trace *trace = trace_open(path);
 
-	if (trace)
+	if (trace && !trace_empty(trace))
 		return trace;
+	if (trace) {
+		trace_close(trace);
+		errno = ENODATA;
+	}
 	switch (errno) {
 	case ENOENT:
 		fprintf(stderr,
@@ -34,6 +38,12 @@ struct trace *recording_open(const char *path, const char *or_else)
 		fprintf(stderr,
 			"beamweave: %s: this is no recording of beamweave (no .bwt file). Give a "
 			"file that 'beamweave record' wrote.\n",
+			shown);
+		break;
+	case ENODATA:
+		fprintf(stderr,
+			"beamweave: %s: nothing in this recording is whole: it was cut off at its "
+			"beginning, or is damaged throughout.\n",
 			shown);
 		break;
 	case EPROTO:

@@ -107,6 +107,22 @@ static int chunk_keep(struct index_scan *scan, const struct chunk_header *header
 }
 
 /*
+ * Where the file next has data, at `from` or later: a chunk does not begin in a hole, and reading
+ * holes of a sparse file would take as long as reading what they claim to hold.
+ */
+static uint64_t hole_skip(const struct file_reader *reader, uint64_t from)
+{
+	off_t data = lseek(reader->fd, (off_t)from, SEEK_DATA);
+
+	if (data < 0)
+		return errno == ENXIO ? reader->bytes : from;
+	/* it may have grown since we asked for its size */
+	if ((uint64_t)data >= reader->bytes)
+		return reader->bytes;
+	return (uint64_t)data > from ? (uint64_t)data & ~(uint64_t)7 : from;
+}
+
+/*
  * The next whole chunk after a damage, at `from` or later. Returns 1 and its place, 0 when there is
  * none, or -errno.
  */
@@ -119,7 +135,7 @@ static int chunk_search(struct index_scan *scan, uint64_t from, uint64_t *found,
 		scan->window = malloc(SCAN_BYTES);
 	if (!scan->window)
 		return -ENOMEM;
-	while (reader->bytes - from >= sizeof(*header)) {
+	while (reader->bytes - (from = hole_skip(reader, from)) >= sizeof(*header)) {
 		uint64_t bytes = reader->bytes - from;
 		uint64_t at;
 		int error;

@@ -198,6 +198,11 @@ const json_t *trace_meta(const struct trace *trace)
 	return trace->meta;
 }
 
+bool trace_empty(const struct trace *trace)
+{
+	return !trace->file.count;
+}
+
 const struct file_damage *trace_damage(const struct trace *trace)
 {
 	return &trace->file.damage;

@@ -25,6 +25,8 @@ void trace_rewind(struct trace *trace);
 
 /* The newest META object; never NULL, empty when the file has none. Borrowed. */
 const json_t *trace_meta(const struct trace *trace);
+/* Is no chunk of the file whole? */
+bool trace_empty(const struct trace *trace);
 const struct file_damage *trace_damage(const struct trace *trace);
 /* The VM as the tracer found it; NULL when it was not attached. */
 const struct ring_vm *trace_vm(const struct trace *trace);

@@ -115,7 +115,7 @@ static __always_inline void listener_count(struct sock *sk, u32 port_number, int
 	count = bpf_map_lookup_elem(&listeners, &port);
 	if (count && change < 0 && *count <= 1)
 		bpf_map_delete_elem(&listeners, &port);
-	else if (count)
+	else if (count) /* another CPU may count one of the same port at the same time */
 		__sync_fetch_and_add(count, change);
 	else if (change > 0)
 		bpf_map_update_elem(&listeners, &port, &one, BPF_ANY);

@@ -32,7 +32,12 @@ static __always_inline bool vm_read(u64 *to, u64 address)
 	return !bpf_probe_read_user(to, sizeof(*to), (void *)address);
 }
 
-/* The Erlang process that this thread was executing. Only for the current task. */
+/*
+ * Counted atomically: on one CPU a program of another tracepoint may interrupt this one between the
+ * read and the write of a counter.
+ *
+ * The Erlang process that this thread was executing. Only for the current task.
+ */
 static __always_inline u32 process_read(u32 tid, u64 *word)
 {
 	struct probe_thread *thread;

@@ -25,8 +25,13 @@ struct attach {
 	const struct target *target;
 	bool boot;
 	pthread_t thread;
-	atomic_int state; /* enum attach_state; released after all that it stands for */
-	atomic_bool rings_ready; /* released after the session */
+	/* enum attach_state. Release by our thread after all that it stands for (node, info, fault),
+	 * acquire by the recorder, which reads those only behind it. */
+	atomic_int state;
+	/* The same for `rings`: the recorder drains it while the thread goes on. */
+	atomic_bool rings_ready;
+	/* Set by the recorder, seen by the thread between tries; orders nothing. The mutex makes sure
+	 * that a door is either interrupted or never waited at. */
 	atomic_bool cancelled;
 	pthread_mutex_t door_mutex; /* for `door`: another thread interrupts it */
 	struct door *door;

@@ -23,7 +23,11 @@
 
 struct door {
 	ei_cnode node;
-	atomic_int fd; /* -1: none */
+	/* -1: none. Written by the thread that talks, read by the one that interrupts, which shuts the
+	 * socket down: atomic so that it sees a whole number; exchanged, so that it is closed once. */
+	atomic_int fd;
+	/* Set by the one before it reads fd, read by the other after it wrote fd (both sequentially
+	 * consistent): one of them sees the other. */
 	atomic_bool interrupted;
 	uint64_t deadline_ns;
 	const struct node_endpoint *endpoint;

@@ -52,12 +52,15 @@ struct kernel;
 
 /* Load and attach what can be had. Never fails for a missing probe: NULL only for ENOMEM, EINVAL. */
 struct kernel *kernel_open(const struct kernel_config *config);
+/* Detach, unload and free; NULL is harmless. What was not drained is gone. */
 void kernel_close(struct kernel *kernel);
 
-uint32_t kernel_enabled(const struct kernel *kernel); /* bits */
+/* Bits 1 << enum kernel_probe. */
+uint32_t kernel_enabled(const struct kernel *kernel);
+/* Sets *missing to the list, which lives as long as `kernel`; returns its length. */
 size_t kernel_missing(const struct kernel *kernel, const struct kernel_missing **missing);
 
-/* Replace the set of targets (follow off). */
+/* Replace the set of targets, and follow no children any more. Returns 0 or -errno. */
 int kernel_set_target(struct kernel *kernel, pid_t target);
 /* Every process that is followed now; for -- COMMAND. Returns the number. */
 size_t kernel_targets(struct kernel *kernel, pid_t *pids, size_t max);
@@ -67,7 +70,13 @@ struct kernel_vm {
 	uint32_t esdp_current_process, esdp_number, process_id;
 	uint32_t esdp_current_port, port_connected; /* 0: unknown */
 };
+/* From now on read them. Returns 0, or -ENODEV: the probe "process" is not enabled. */
 int kernel_set_vm(struct kernel *kernel, const struct kernel_vm *vm);
+/*
+ * A thread of the VM: `tid` in our pid namespace, the address of its scheduler's data, and the
+ * scheduler's number (0 unknown), which is checked against the VM's memory. Returns 0, -EINVAL (the
+ * check failed: it is not read), -ENODEV, -errno.
+ */
 int kernel_set_thread(struct kernel *kernel, pid_t tid, uint64_t esdp, uint32_t number);
 
 /*
@@ -80,7 +89,9 @@ int64_t kernel_drain(struct kernel *kernel, uint64_t max_bytes, kernel_records_f
 /* The fullest ring at the last drain, in 1/1000. */
 uint32_t kernel_fill_permille(const struct kernel *kernel);
 
+/* CPUs that may ever be there: `cpu` below is less. */
 uint32_t kernel_cpus(const struct kernel *kernel);
+/* The counters of one CPU as they are now. Returns 0, -EINVAL, -ENOMEM, -errno. */
 int kernel_counts(struct kernel *kernel, uint32_t cpu, struct probe_counts *counts);
 
 /*

@@ -25,7 +25,7 @@ struct check {
 	char comm[PROBE_COMM];
 	int pipe[2];
 	struct timespec nap;
-	atomic_bool done;
+	atomic_bool done; /* set by the thread that checks, seen by the one that sleeps */
 };
 
 static void *check_thread(void *context)
@@ -90,6 +90,7 @@ int kernel_check_blocking(struct sched_bpf *sched, bool typed)
 	}
 	err = check_wait(seen, SYS_nanosleep, (uint64_t)(uintptr_t)&check.nap);
 out:
+	/* relaxed: the join below orders all else */
 	atomic_store_explicit(&check.done, true, memory_order_relaxed);
 	/* a thread that still reads: nobody can write any more */
 	if (check.pipe[1] >= 0)

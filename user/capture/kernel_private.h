@@ -73,7 +73,9 @@ void kernel_why_tracepoint(struct kernel *kernel, enum kernel_probe probe, const
 
 /* ---- kernel_rings.c ---- */
 
+/* A ring of `bytes` (0: the usual) for each CPU on line, and the counters. 0, or -errno and nothing. */
 int kernel_rings_create(struct kernel_rings *rings, uint32_t bytes);
+/* Free all; harmless on rings that are destroyed already. */
 void kernel_rings_destroy(struct kernel_rings *rings);
 /* Wait until every program that runs now has ended. */
 void kernel_rings_settle(const struct kernel_rings *rings);
@@ -88,6 +90,7 @@ void kernel_load_syscall(struct kernel *kernel);
 void kernel_load_sockets_existing(struct kernel *kernel);
 /* Take the programs off their tracepoints. */
 void kernel_load_detach(struct kernel *kernel);
+/* Take them off and unload them. */
 void kernel_load_destroy(struct kernel *kernel);
 
 /* ---- kernel_check.c ---- */

@@ -179,6 +179,8 @@ static void fill_measure(struct kernel_rings *rings)
 
 		if (!ring->manager)
 			continue;
+		/* relaxed: how full it is steers the pace only; no record is read by it. The kernel
+		 * moves the one, libbpf the other. */
 		waiting = __atomic_load_n(ring->producer, __ATOMIC_RELAXED) -
 			  __atomic_load_n(ring->consumer, __ATOMIC_RELAXED);
 		permille = waiting * 1000 / rings->bytes;

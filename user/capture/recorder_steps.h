@@ -36,6 +36,7 @@ void run_watch_tracer(struct run *run);
 
 /* ---- recorder.c ---- */
 
+/* A line for the user, by the command's view. */
 __attribute__((format(printf, 2, 3))) void recorder_note(const struct recorder_view *view,
 							 const char *format, ...);
 
@@ -47,6 +48,7 @@ int recorder_open_target(struct recorder *recorder, const sigset_t *mask, struct
 int recorder_open_kernel(struct recorder *recorder, struct fault *fault);
 /* Create the file and its first chunks; begin to attach. */
 int recorder_open_output(struct recorder *recorder, struct fault *fault);
+/* Open the session of the VM's own, or begin to attach. */
 int recorder_open_vm(struct recorder *recorder, struct fault *fault);
 /* The command's VM, when it is there: open it as the target and begin to attach. */
 int recorder_open_command_vm(struct recorder *recorder, struct fault *fault);
@@ -56,7 +58,9 @@ void recorder_close(struct recorder *recorder, bool discard);
 /* ---- recorder_write.c: what goes into the file besides drained bytes ---- */
 
 /* Each returns 0 or -errno of the writer. */
+/* The first clock, threads, samples and description. */
 int recorder_write_begin(struct recorder *recorder);
+/* The threads that the target has now. */
 int recorder_write_tasks(struct recorder *recorder);
 /* Once a second; some of it every fifth time. */
 int recorder_write_second(struct recorder *recorder, uint64_t second);

@@ -229,11 +229,13 @@ uint32_t rings_tracer(const struct rings *rings)
 
 uint32_t rings_end_reason(const struct rings *rings)
 {
+	/* relaxed: read after rings_tracer() gave _ENDED, whose acquire it stands behind */
 	return atomic_load_explicit(&rings->ring.control->end_reason, memory_order_relaxed);
 }
 
 uint64_t rings_heartbeat_ns(const struct rings *rings)
 {
+	/* relaxed: a time by itself, written by the controller at each of its looks */
 	return atomic_load_explicit(&rings->ring.control->heartbeat_ns, memory_order_relaxed);
 }
 
@@ -341,6 +343,7 @@ int64_t rings_drain_names(struct rings *rings, struct file_writer *writer, rings
 
 static uint32_t thread_count(const struct rings *rings)
 {
+	/* acquire: entries below it are claimed; each is filled in once its tid is there */
 	uint32_t count =
 		atomic_load_explicit(&rings->ring.control->thread_count, memory_order_acquire);
 
@@ -351,10 +354,12 @@ static uint32_t thread_count(const struct rings *rings)
 static void thread_copy(const struct ring_thread *from, struct ring_thread *to)
 {
 	memset(to, 0, sizeof(*to));
+	/* acquire: whoever sees the tid sees role, number and esdp, written before it */
 	atomic_init(&to->tid, atomic_load_explicit(&from->tid, memory_order_acquire));
 	to->role = from->role;
 	to->number = from->number;
 	to->esdp = from->esdp;
+	/* relaxed: counters that go on while we read; each is true of some moment by itself */
 	atomic_init(&to->sequence, atomic_load_explicit(&from->sequence, memory_order_relaxed));
 	atomic_init(&to->loss_first_ns,
 		    atomic_load_explicit(&from->loss_first_ns, memory_order_relaxed));
@@ -380,6 +385,7 @@ int rings_write_threads(struct rings *rings, struct file_writer *writer, uint64_
 		return -ENOMEM;
 	for (uint32_t i = 0; i < head.count; i++)
 		thread_copy(&rings->ring.threads[i], &threads[i]);
+	/* relaxed: as those of the threads */
 	head.unclaimed_discarded =
 		atomic_load_explicit(&control->unclaimed_discarded, memory_order_relaxed);
 	head.dict_discarded = atomic_load_explicit(&control->dict_discarded, memory_order_relaxed);
@@ -399,6 +405,8 @@ void rings_counts(const struct rings *rings, struct rings_counts *counts)
 	for (uint32_t i = 0; i < count; i++) {
 		const struct ring_thread *thread = &rings->ring.threads[i];
 
+		/* relaxed: a sum of counters that go on, for the progress and, once the tracer has
+		 * ended, for the summary */
 		for (size_t kind = 0; kind < RING_KINDS; kind++) {
 			uint64_t recorded =
 				atomic_load_explicit(&thread->recorded[kind], memory_order_relaxed);
@@ -409,6 +417,7 @@ void rings_counts(const struct rings *rings, struct rings_counts *counts)
 								  memory_order_relaxed);
 		}
 	}
+	/* relaxed: counters of many writers, shown as they are now */
 	counts->discarded +=
 		atomic_load_explicit(&control->unclaimed_discarded, memory_order_relaxed);
 	counts->names_done = atomic_load_explicit(&control->names_done, memory_order_relaxed);
@@ -421,6 +430,7 @@ void rings_new_threads(struct rings *rings, rings_thread_fn fn, void *context)
 
 	for (; rings->threads_seen < count; rings->threads_seen++) {
 		const struct ring_thread *thread = &rings->ring.threads[rings->threads_seen];
+		/* acquire: with the tid role, number and esdp are there */
 		uint32_t tid = atomic_load_explicit(&thread->tid, memory_order_acquire);
 
 		/* Claimed, but not filled in yet: it comes at the next call. */

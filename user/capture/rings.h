@@ -46,11 +46,14 @@ void rings_close(struct rings *rings);
 /* Was the file truncated? Then nothing more comes of it, and all that is read is 0. */
 bool rings_broken(void);
 
+/* Writers may go on for RINGS_LEASE_NS from now. */
 void rings_lease(struct rings *rings, uint64_t now_ns);
+/* Ask the VM's side to end: see rings_tracer() for when it has. */
 void rings_stop(struct rings *rings);
 /* enum ring_tracer_state, enum ring_end_reason as the VM's side left them. */
 uint32_t rings_tracer(const struct rings *rings);
 uint32_t rings_end_reason(const struct rings *rings);
+/* The controller's last sign of life, CLOCK_MONOTONIC. */
 uint64_t rings_heartbeat_ns(const struct rings *rings);
 
 /* Move committed bytes into the recording. Returns bytes or -errno of the writer. */
@@ -59,6 +62,7 @@ int64_t rings_drain(struct rings *rings, struct file_writer *writer, uint64_t ma
 typedef void (*rings_note_fn)(void *context, const char *text);
 int64_t rings_drain_names(struct rings *rings, struct file_writer *writer, rings_note_fn note,
 			  void *context);
+/* How much of the pool waits to be read, in 1/1000. */
 uint32_t rings_fill_permille(const struct rings *rings);
 
 /* The VM as the tracer found it. False: not known yet. */
@@ -71,11 +75,13 @@ struct rings_counts {
 	uint64_t by_kind[RING_KINDS]; /* recorded */
 	uint64_t names_done, names_total;
 };
+/* The counters as they are now. */
 void rings_counts(const struct rings *rings, struct rings_counts *counts);
 
 /* Threads that appeared since the last call. `tid` is in the VM's pid namespace. */
 typedef void (*rings_thread_fn)(void *context, uint32_t tid, uint32_t role, uint32_t number,
 				uint64_t esdp);
+/* Calls `fn` once for each, when its entry is filled in. */
 void rings_new_threads(struct rings *rings, rings_thread_fn fn, void *context);
 
 #endif

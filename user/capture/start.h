@@ -17,8 +17,9 @@ struct start_info {
 	long functions; /* that the call specs matched, by the controller; -1 unknown */
 };
 
+/* Ask the node for what is in start_info, but for functions. Returns 0 or -errno with the fault. */
 int start_look(struct door *door, struct start_info *info, struct fault *fault);
-/* Has the node's boot ended? 1, 0 or -errno. */
+/* Has the node's boot ended? 1, 0, or -errno with the fault. */
 int start_booted(struct door *door, struct fault *fault);
 /*
  * Load our modules where the node has not the same ones, the tracer's library by a file that is gone

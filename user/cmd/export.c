@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "chrome.h"
 #include "cmd.h"
 #include "lines.h"
 #include "perfetto.h"
@@ -31,6 +32,7 @@ struct export_env {
 struct format {
 	const char *name;
 	const char *suffix; /* of the file that is written by default; NULL: standard output */
+	const char *viewer; /* that opens that file */
 	bool window; /* can leave out what lies outside of a time */
 	int (*write)(struct trace *trace, FILE *out, const struct export_env *env);
 };
@@ -39,6 +41,20 @@ static int perfetto_export(struct trace *trace, FILE *out, const struct export_e
 {
 	(void)env;
 	return perfetto_write(trace, out);
+}
+
+static int chrome_export(struct trace *trace, FILE *out, const struct export_env *env)
+{
+	int error = chrome_write(trace, out, env->window.from_ns, env->window.to_ns);
+	off_t bytes = error ? 0 : ftello(out);
+
+	if (bytes > (off_t)CHROME_LARGE_BYTES)
+		fprintf(stderr,
+			"beamweave: %lld MB are more than chrome://tracing and speedscope read "
+			"well: "
+			"--from and --until take a part, --to perfetto has no such limit\n",
+			(long long)bytes / 1000000);
+	return error;
 }
 
 static int jsonl_export(struct trace *trace, FILE *out, const struct export_env *env)
@@ -52,22 +68,23 @@ static int text_export(struct trace *trace, FILE *out, const struct export_env *
 }
 
 static const struct format formats[] = {
-	{"perfetto", ".pftrace", false, perfetto_export},
-	{"jsonl", NULL, true, jsonl_export},
-	{"text", NULL, true, text_export},
+	{"perfetto", ".pftrace", "https://ui.perfetto.dev", false, perfetto_export},
+	{"chrome", ".json", "speedscope or chrome://tracing", true, chrome_export},
+	{"jsonl", NULL, NULL, true, jsonl_export},
+	{"text", NULL, NULL, true, text_export},
 };
 #define FORMATS (sizeof(formats) / sizeof(*formats))
 
 static const struct argp_option options[] = {
 	{"to", KEY_TO, "FORMAT", 0,
-	 "perfetto (for ui.perfetto.dev), jsonl (one JSON object an event) or "
-	 "text (one line an event)",
+	 "perfetto (for ui.perfetto.dev), chrome (JSON for speedscope and chrome://tracing), jsonl "
+	 "(one JSON object an event) or text (one line an event)",
 	 0},
 	{"output", KEY_OUT, "OUT", 0,
-	 "Write to this file, - for standard output (the default; perfetto: "
-	 "FILE with .pftrace for .bwt)",
+	 "Write to this file, - for standard output (the default; perfetto, chrome: "
+	 "FILE with .pftrace, .json for .bwt)",
 	 0},
-	{"from", KEY_FROM, "T", 0, "jsonl, text: only events from T on", 0},
+	{"from", KEY_FROM, "T", 0, "chrome, jsonl, text: only from T on", 0},
 	{"until", KEY_UNTIL, "T", 0, "... up to T", 0},
 	{0}};
 
@@ -84,7 +101,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 			}
 		}
 		argp_failure(state, CMD_USAGE, 0,
-			     "there is no format '%s': write --to perfetto, jsonl or text",
+			     "there is no format '%s': write --to perfetto, chrome, jsonl or text",
 			     argument);
 		break;
 	case KEY_OUT:
@@ -105,7 +122,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!env->format)
 			argp_failure(state, CMD_USAGE, 0,
-				     "say what to write: --to perfetto, jsonl or text");
+				     "say what to write: --to perfetto, chrome, jsonl or text");
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -257,7 +274,7 @@ int cmd_export(int argc, char **argv)
 	damage_print(env.path, trace_damage(trace));
 	code = export_write(trace, &env, env.out ? env.out : "-");
 	if (!code && name)
-		fprintf(stderr, "wrote %s: open it with https://ui.perfetto.dev\n", name);
+		fprintf(stderr, "wrote %s: open it with %s\n", name, env.format->viewer);
 cleanup:
 	trace_close(trace);
 	free(name);

@@ -26,7 +26,8 @@ static void usage_print(FILE *out)
 	for (size_t i = 0; i < COMMANDS; i++)
 		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].about);
 	fprintf(out, "\nExamples:\n"
-		     "  beamweave record -p $(pgrep -n beam.smp)    record for 30 s\n"
+		     "  beamweave record -n NODE                    record a node of this host for "
+		     "30 s\n"
 		     "  beamweave report                            what was found\n"
 		     "  beamweave export --to perfetto              a picture of it\n"
 		     "\n`beamweave COMMAND --help` tells more.\n");

@@ -109,3 +109,16 @@ finish()
 	done
 	[[ $said == 1 ]]
 }
+
+@test "a /dev/shm without room is said with the size that is needed, and a smaller ring fits" {
+	[[ $(id -u) == 0 ]] || skip "mounting needs root"
+	vm_launch a unshare -m sh -c 'mount -t tmpfs -o size=40M tmpfs /dev/shm && exec "$@"' sh -- -sname "bw${VM_ID,,}a"
+	run "$BEAMWEAVE" record -p "$(vm_pid a)" --messages --kernel none -d 0.3
+	echo "$output"
+	[[ $status == 1 && $output == *"no room for the ring"*"40 MB free"*"--buffer-size 16M"* ]]
+	run "$BEAMWEAVE" record -p "$(vm_pid a)" --messages --kernel none -d 0.3 --buffer-size 8M
+	echo "$output"
+	[[ $status == 0 ]]
+	vm_alive a
+	vm_clean a
+}

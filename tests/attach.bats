@@ -246,7 +246,7 @@ calls()
 		[[ $output == *"kernel only"* ]]
 	fi
 	[[ $output == *"the VM is not distributed"* ]]
-	[[ $output == *"beamweave record --session PATH"* ]]
+	[[ $output == *"$BEAMWEAVE record --session PATH"* ]]
 	local line path
 	line=$(grep -o 'code:add_pathz.*' <<<"$output")
 	line=${line/\#\{events*\}/#\{calls => [\{lists, seq, 2\}]\}}

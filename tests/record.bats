@@ -60,7 +60,7 @@ summary()
 	echo "$output"
 	[[ $status == 0 ]]
 	[[ $output == *"ends after 0.5 s or with Ctrl-C"* ]]
-	[[ $output == *"next: beamweave report"* ]]
+	[[ $output == *"next: $BEAMWEAVE report"* ]]
 	"$BEAMWEAVE" report summary | grep -q "ended by: duration"
 	vm_clean a
 }

@@ -86,6 +86,7 @@ enum ring_flag {
 	RING_F_CUT = 2, /* the capture was cut at its budget */
 	RING_F_DIRTY = 4, /* written on a dirty scheduler's thread */
 	RING_F_GLOBAL = 8, /* reserved */
+	RING_F_TERM = 16, /* struct ring_term, whatever the kind: as a trace port was sent it */
 };
 
 struct ring_record {
@@ -215,6 +216,19 @@ struct ring_other {
 struct ring_capture {
 	uint32_t bytes; /* of the ETF below, without padding */
 	uint32_t reserved;
+	/* uint8_t etf[bytes], padded with 0 to a multiple of 8 */
+};
+
+/*
+ * A trace message as OTP sends it to a trace port: External Term Format without the leading 131. With
+ * RING_F_CUT the middle was left out: `tail_bytes` of the bytes are the message's last ones, where
+ * its timestamp stands, those before them its first ones. The record's time is that of arrival, its
+ * process 0.
+ */
+struct ring_term {
+	struct ring_record h;
+	uint32_t bytes; /* of the ETF below, without padding */
+	uint32_t tail_bytes; /* 0: nothing was left out */
 	/* uint8_t etf[bytes], padded with 0 to a multiple of 8 */
 };
 
@@ -362,6 +376,7 @@ enum ring_dict_type {
 	RING_DICT_NOTE = 7, /* key: 0; time, then a line for the user */
 	RING_DICT_FLAGS = 8, /* key: 0; time, then the trace flags that are on, "call,return_to" */
 	RING_DICT_PARENT = 9, /* key: pid word; the parent's pid word (uint64_t) */
+	RING_DICT_CLOCK = 10, /* key: 0; struct ring_dict_clock */
 };
 
 #define RING_DICT_SLOT	      32 /* entries start at multiples of this */
@@ -395,6 +410,14 @@ struct ring_dict_port {
 	uint16_t local_port, remote_port; /* host order */
 	uint16_t reserved;
 	uint8_t local[16], remote[16]; /* IPv4 in the first 4 */
+};
+
+/* One moment on three clocks, for times that the VM itself has put into a trace message. */
+struct ring_dict_clock {
+	uint64_t clock_ns; /* CLOCK_MONOTONIC */
+	int64_t erlang; /* erlang:monotonic_time(), native */
+	uint64_t per_second; /* native units */
+	int64_t erlang_os_us; /* os:system_time() */
 };
 
 /* Two tables from words to dictionary entries; a slot is used for good. */
@@ -460,6 +483,8 @@ _Static_assert(sizeof(struct ring_subbuf) == 64 + 2 * 8 * RING_KINDS, "sub-buffe
 _Static_assert(sizeof(struct ring_meta) == 16, "sub-buffer state");
 _Static_assert(sizeof(struct ring_dict_entry) == 16, "dictionary entry");
 _Static_assert(sizeof(struct ring_dict_port) == 56, "dictionary port");
+_Static_assert(sizeof(struct ring_term) == 24, "trace message");
+_Static_assert(sizeof(struct ring_dict_clock) == 32, "dictionary clock");
 _Static_assert(sizeof(struct ring_header) <= 4096, "header page");
 
 /* ---- Set-up, both sides ------------------------------------------------------------------ */

@@ -15,7 +15,8 @@ GROUPS = {"run": "runs", "call": "calls", "gc": "gcs", "stall": "stalls"}
 
 
 def nanoseconds(value):
-    return int(value * 1000)
+    """Durations have the digits that floating point needs: the nearest nanosecond is meant."""
+    return round(value * 1000)
 
 
 def load(path):
@@ -98,6 +99,10 @@ def check_alone(events, names, sums):
         if event["ph"] == "X":
             start = nanoseconds(event["ts"])
             rows[event["pid"], event["tid"]].append((start, -nanoseconds(event["dur"])))
+            # As viewers add them up.
+            end = float(event["ts"]) + float(event["dur"])
+            if end != (start + nanoseconds(event["dur"])) / 1000:
+                yield f"an end that floating point misses: {event}"
     for row, slices in rows.items():
         open_ends = []
         for start, minus in sorted(slices):

@@ -83,7 +83,8 @@ static void row_name(struct chrome *chrome, enum chrome_group group, uint64_t ro
 }
 
 /* Find the row of `what`, numbered in the order of appearance; *is_new: it has no name yet. */
-static uint64_t row_find(struct chrome *chrome, enum chrome_group group, uint64_t what, bool *is_new)
+static uint64_t row_find(struct chrome *chrome, enum chrome_group group, uint64_t what,
+			 bool *is_new)
 {
 	const uint64_t key = (uint64_t)group << 56 ^ what;
 	struct named_row *row;
@@ -106,8 +107,7 @@ static uint64_t row_find(struct chrome *chrome, enum chrome_group group, uint64_
 
 static enum chrome_group word_group(struct chrome *chrome, uint64_t word)
 {
-	return trace_process_text(chrome->trace, word)[0] == '#' ? ROWS_ERLANG_PORTS
-								 : ROWS_ERLANG;
+	return trace_process_text(chrome->trace, word)[0] == '#' ? ROWS_ERLANG_PORTS : ROWS_ERLANG;
 }
 
 static void process_name(struct chrome *chrome, uint64_t word, uint64_t number, uint64_t ts_ns)
@@ -220,8 +220,8 @@ static void note_open(struct chrome *chrome, bool open)
 static void sink_thread(void *context, const struct thread_interval *interval)
 {
 	static const char *const states[] = {
-		[THREAD_RUNNING] = "running",	   [THREAD_RUNNABLE] = "runnable",
-		[THREAD_SLEEPING] = "sleeping",	   [THREAD_BLOCKED] = "blocked",
+		[THREAD_RUNNING] = "running",	[THREAD_RUNNABLE] = "runnable",
+		[THREAD_SLEEPING] = "sleeping", [THREAD_BLOCKED] = "blocked",
 		[THREAD_STOPPED] = "stopped",
 	};
 	struct chrome *chrome = context;
@@ -423,8 +423,8 @@ static void sink_stall(void *context, const struct stall *stall)
 
 	if (!chrome_wants(chrome, stall->start_ns, stall->end_ns))
 		return;
-	row_slice(&chrome->rows, ROWS_STALLS, thread_row(chrome, ROWS_STALLS, stall->tid),
-		  "stall", stall_cause_name(stall->cause), stall->start_ns, stall->end_ns);
+	row_slice(&chrome->rows, ROWS_STALLS, thread_row(chrome, ROWS_STALLS, stall->tid), "stall",
+		  stall_cause_name(stall->cause), stall->start_ns, stall->end_ns);
 	note_process(chrome, "process", stall->process, stall->start_ns);
 	note_mfa(chrome, "mfa", stall->mfa);
 	if (stall->by_tid) {

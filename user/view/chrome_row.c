@@ -71,9 +71,15 @@ void row_id(struct chrome_rows *rows, uint64_t id)
 void row_slice(struct chrome_rows *rows, uint64_t pid, uint64_t tid, const char *category,
 	       const char *name, uint64_t start_ns, uint64_t end_ns)
 {
+	double start_us = (double)start_ns / 1000, end_us = (double)end_ns / 1000;
+
 	row_begin(rows, 'X', pid, tid, name, category);
 	time_put(rows, "ts", start_ns);
-	time_put(rows, "dur", end_ns - start_ns);
+	/*
+	 * Viewers add the two in floating point. With the digits of the difference that they would get
+	 * themselves the sum is the `ts` of a slice that begins at this end, and not a little more.
+	 */
+	fprintf(rows->out, ",\"dur\":%.17g", end_us - start_us);
 }
 
 void row_instant(struct chrome_rows *rows, uint64_t pid, uint64_t tid, const char *category,

@@ -8,7 +8,7 @@
 #include "trace.h"
 
 /* A recording without anything in it: terms name processes by a trace's rules. */
-static struct trace *trace_empty(void)
+static struct trace *trace_without_names(void)
 {
 	struct file_header header = {.version = FILE_VERSION, .header_bytes = sizeof(header)};
 	int fd = memfd_create("empty", MFD_CLOEXEC);
@@ -26,7 +26,7 @@ static struct trace *trace_empty(void)
 int main(void)
 {
 	static char etf[1 << 20], line[1 << 22];
-	struct trace *trace = trace_empty();
+	struct trace *trace = trace_without_names();
 	uint8_t length[4];
 
 	if (!trace)

@@ -15,7 +15,7 @@ struct last {
 };
 
 struct laws {
-	struct map threads, runs, gcs;
+	struct map threads, runs, gcs, stalls;
 	uint64_t calls, messages, sockets;
 };
 
@@ -91,9 +91,14 @@ static void law_message(void *context, const struct message *message)
 
 static void law_stall(void *context, const struct stall *stall)
 {
-	(void)context;
-	assert_true(stall->end_ns >= stall->start_ns);
+	struct laws *laws = context;
+	uint64_t sum_ns = 0;
+
 	assert_non_null(stall->evidence);
+	follows(&laws->stalls, (uint32_t)stall->tid, stall->start_ns, stall->end_ns);
+	for (int i = 0; i < STALL_CAUSES; i++)
+		sum_ns += stall->part_ns[i];
+	assert_int_equal(sum_ns, stall->end_ns - stall->start_ns);
 }
 
 static void law_socket(void *context, const struct socket_totals *totals)
@@ -197,7 +202,9 @@ static void random_event(struct event *event, uint64_t *record, uint64_t ts_ns, 
 
 		leave->prev_tid = 99 + (int32_t)random_below(6);
 		leave->next_tid = 99 + (int32_t)random_below(6);
-		leave->prev_state = 1u << random_next() % 9;
+		leave->prev_state = random_next() % 2 ? 0 : 1u << random_next() % 9;
+		snprintf(leave->prev_comm, sizeof(leave->prev_comm), "%d_scheduler",
+			 (leave->prev_tid & 7) + 1);
 		if (random_next() % 3 == 0)
 			leave->ran_ns = (uint32_t)random_below(100);
 		break;
@@ -277,6 +284,7 @@ static void laws_hold(uint64_t seed)
 	map_free_values(&laws.threads);
 	map_free_values(&laws.runs);
 	map_free_values(&laws.gcs);
+	map_free_values(&laws.stalls);
 }
 
 static void any_events_keep_the_laws(void **unused)

@@ -9,6 +9,7 @@
 void stalls_free(struct stalls *stalls)
 {
 	map_free_values(&stalls->bursts);
+	stall_nests_free(&stalls->nests);
 }
 
 const char *stall_cause_name(enum stall_cause cause)
@@ -192,12 +193,6 @@ static bool stall_classify(const struct thread *thread, const struct thread_inte
 	return false;
 }
 
-static void stall_emit(struct stalls *stalls, const struct stall *stall)
-{
-	if (stalls->sink && stalls->sink->stall)
-		stalls->sink->stall(stalls->sink->context, stall);
-}
-
 static bool thread_is_scheduler(const struct thread *thread)
 {
 	return thread->totals.role >= RING_ROLE_NORMAL && thread->totals.role <= RING_ROLE_DIRTY_IO;
@@ -208,6 +203,7 @@ static int stall_take(struct stalls *stalls, const struct stall *stall)
 	struct stall_burst *burst = map_get(&stalls->bursts, (uint32_t)stall->tid);
 	uint64_t duration_ns = stall->end_ns - stall->start_ns;
 	uint32_t i;
+	int error = 0;
 
 	if (!burst) {
 		burst = calloc(1, sizeof(*burst));
@@ -233,11 +229,10 @@ static int stall_take(struct stalls *stalls, const struct stall *stall)
 		return 0;
 	}
 	burst->made = true;
-	for (i = 0; i < burst->count; i++)
-		stall_emit(stalls, &burst->held[i]);
+	for (i = 0; i < burst->count && !error; i++)
+		error = stall_nest_give(&stalls->nests, &burst->held[i]);
 	burst->count = 0;
-	stall_emit(stalls, stall);
-	return 0;
+	return error ? error : stall_nest_give(&stalls->nests, stall);
 }
 
 int stall_thread(struct stalls *stalls, const struct thread *thread,
@@ -268,11 +263,24 @@ int stall_thread(struct stalls *stalls, const struct thread *thread,
 	return stall_take(stalls, &stall);
 }
 
-void stall_run(struct stalls *stalls, const struct thread *thread, const struct run_interval *run,
-	       uint64_t on_cpu_ns)
+int stall_run_begins(struct stalls *stalls, int32_t tid)
+{
+	return stall_nest_begin(&stalls->nests, tid, STALL_HOLD_RUN);
+}
+
+int stall_gc_begins(struct stalls *stalls, int32_t tid)
+{
+	return stall_nest_begin(&stalls->nests, tid, STALL_HOLD_GC);
+}
+
+int stall_run(struct stalls *stalls, const struct thread *thread, const struct run_interval *run,
+	      uint64_t on_cpu_ns, uint64_t gc_ns)
 {
 	uint64_t least_ns = stalls->min_ns > LONG_RUN_NS ? stalls->min_ns : LONG_RUN_NS;
-	struct stall stall = {
+	uint64_t own_ns = on_cpu_ns > gc_ns ? on_cpu_ns - gc_ns : 0;
+	bool dirty = run->dirty || (thread && thread->totals.role > RING_ROLE_NORMAL);
+	bool is_stall = !dirty && run->scheduler && own_ns >= least_ns;
+	const struct stall stall = {
 		.tid = run->tid,
 		.role = RING_ROLE_NORMAL,
 		.number = run->scheduler,
@@ -286,17 +294,16 @@ void stall_run(struct stalls *stalls, const struct thread *thread, const struct 
 		.evidence = "one process kept the scheduler for itself from `in` to `out`",
 	};
 
-	if (run->dirty || !run->scheduler || on_cpu_ns < least_ns)
-		return;
-	if (thread && thread->totals.role > RING_ROLE_NORMAL)
-		return;
-	stall_emit(stalls, &stall);
+	return stall_nest_end(&stalls->nests, run->tid, STALL_HOLD_RUN, is_stall ? &stall : NULL,
+			      on_cpu_ns, gc_ns);
 }
 
-void stall_gc(struct stalls *stalls, const struct thread *thread, const struct gc_interval *gc,
-	      uint32_t mfa)
+int stall_gc(struct stalls *stalls, const struct thread *thread, const struct gc_interval *gc,
+	     uint32_t mfa)
 {
-	struct stall stall = {
+	bool dirty = gc->dirty || (thread && thread->totals.role > RING_ROLE_NORMAL);
+	bool is_stall = !dirty && gc->end_ns - gc->start_ns >= stalls->min_ns;
+	const struct stall stall = {
 		.tid = gc->tid,
 		.role = RING_ROLE_NORMAL,
 		.number = thread ? thread->totals.number : 0,
@@ -310,9 +317,11 @@ void stall_gc(struct stalls *stalls, const struct thread *thread, const struct g
 		.evidence = "collected a process's garbage; no other process could run there",
 	};
 
-	if (gc->dirty || gc->end_ns - gc->start_ns < stalls->min_ns)
-		return;
-	if (thread && thread->totals.role > RING_ROLE_NORMAL)
-		return;
-	stall_emit(stalls, &stall);
+	return stall_nest_end(&stalls->nests, gc->tid, STALL_HOLD_GC, is_stall ? &stall : NULL,
+			      UINT64_MAX, 0);
+}
+
+void stalls_finish(struct stalls *stalls)
+{
+	stall_nests_finish(&stalls->nests);
 }

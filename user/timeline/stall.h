@@ -14,10 +14,12 @@
  * A stall shorter than the minimum is made only as a part of a burst: times off the CPU with the same
  * cause and culprit on one thread, each no more than BURST_GAP_NS after the one before and at least
  * an eighth of the minimum long, that add up to the minimum. Each is a stall of its own, and each is
- * known to have kept a process waiting.
+ * known to have kept a process waiting. Times off the CPU during a collection or a long run are parts of
+ * that stall (stall_nest.h).
  */
 
 #include "process.h"
+#include "stall_nest.h"
 #include "thread.h"
 
 #define LONG_RUN_NS  10000000ULL
@@ -39,16 +41,22 @@ struct stalls {
 	const struct timeline_sink *sink;
 	uint64_t min_ns;
 	struct map bursts; /* tid -> struct stall_burst */
+	struct stall_nests nests;
 };
 
 void stalls_free(struct stalls *stalls);
 /* An interval of a thread has ended. */
 int stall_thread(struct stalls *stalls, const struct thread *thread,
 		 const struct thread_interval *interval);
-/* A run has ended, `on_cpu_ns` of which the thread ran and did not collect garbage. */
-void stall_run(struct stalls *stalls, const struct thread *thread, const struct run_interval *run,
-	       uint64_t on_cpu_ns);
-void stall_gc(struct stalls *stalls, const struct thread *thread, const struct gc_interval *gc,
-	      uint32_t mfa);
+/* A process comes on, or a collection of it begins, on a thread. Each returns 0 or -ENOMEM. */
+int stall_run_begins(struct stalls *stalls, int32_t tid);
+int stall_gc_begins(struct stalls *stalls, int32_t tid);
+/* The run has ended: the thread ran for `on_cpu_ns` of it, collections took `gc_ns` of these. */
+int stall_run(struct stalls *stalls, const struct thread *thread, const struct run_interval *run,
+	      uint64_t on_cpu_ns, uint64_t gc_ns);
+int stall_gc(struct stalls *stalls, const struct thread *thread, const struct gc_interval *gc,
+	     uint32_t mfa);
+/* Give out what is still held back. */
+void stalls_finish(struct stalls *stalls);
 
 #endif

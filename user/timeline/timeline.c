@@ -56,6 +56,7 @@ static void timeline_run_ended(void *context, struct process *process,
 	const struct run_mark *mark = map_get(&timeline->run_marks, (uint32_t)run->tid);
 	const struct thread *thread = map_get(&timeline->threads.map, (uint32_t)run->tid);
 	uint64_t on_cpu_ns = run->end_ns - run->start_ns, running_ns, gc_ns;
+	int error;
 
 	if (timeline->sink.run)
 		timeline->sink.run(timeline->sink.context, run);
@@ -66,7 +67,9 @@ static void timeline_run_ended(void *context, struct process *process,
 	if (thread && thread->known)
 		on_cpu_ns = running_ns > mark->running_ns ? running_ns - mark->running_ns : 0;
 	gc_ns = gc_total_ns(process, run->end_ns) - mark->gc_ns;
-	stall_run(&timeline->stalls, thread, run, on_cpu_ns > gc_ns ? on_cpu_ns - gc_ns : 0);
+	error = stall_run(&timeline->stalls, thread, run, on_cpu_ns, gc_ns);
+	if (error)
+		timeline->error = error;
 }
 
 static void timeline_gc_ended(void *context, const struct gc_interval *gc)
@@ -75,10 +78,14 @@ static void timeline_gc_ended(void *context, const struct gc_interval *gc)
 	const struct process *process = map_get(&timeline->processes.map, gc->process);
 	uint32_t mfa = process && process->phase == PROCESS_ON ? process->run.mfa_in
 							       : RING_NO_INDEX;
+	int error;
 
-	if (timeline->sink.stall)
-		stall_gc(&timeline->stalls, map_get(&timeline->threads.map, (uint32_t)gc->tid), gc,
+	if (!timeline->sink.stall)
+		return;
+	error = stall_gc(&timeline->stalls, map_get(&timeline->threads.map, (uint32_t)gc->tid), gc,
 			 mfa);
+	if (error)
+		timeline->error = error;
 }
 
 /*
@@ -173,6 +180,7 @@ struct timeline *timeline_new(struct trace *trace, const struct timeline_sink *s
 	timeline->gcs.context = timeline;
 	timeline->sockets.sink = &timeline->sink;
 	timeline->stalls.sink = &timeline->sink;
+	timeline->stalls.nests.sink = &timeline->sink;
 	timeline->stalls.min_ns = min_stall_ns;
 	if (trace && timeline_known(timeline)) {
 		timeline_free(timeline);
@@ -228,7 +236,7 @@ static int timeline_mark(struct timeline *timeline, const struct process *proces
 	}
 	mark->running_ns = threads_running_ns(&timeline->threads, event->tid, event->ts_ns);
 	mark->gc_ns = gc_total_ns(process, event->ts_ns);
-	return 0;
+	return stall_run_begins(&timeline->stalls, event->tid);
 }
 
 /* in, out and their kind, of processes and ports. */
@@ -323,8 +331,12 @@ static int timeline_vm_event(struct timeline *timeline, const struct event *even
 	case RING_PORT_OUT:
 		return timeline_running(timeline, process, event);
 	case RING_GC_MINOR_START:
-	case RING_GC_MINOR_END:
 	case RING_GC_MAJOR_START:
+		gc_event(&timeline->gcs, process, event);
+		return timeline->sink.stall && event->tid
+			       ? stall_gc_begins(&timeline->stalls, event->tid)
+			       : 0;
+	case RING_GC_MINOR_END:
 	case RING_GC_MAJOR_END:
 		gc_event(&timeline->gcs, process, event);
 		return 0;
@@ -466,6 +478,7 @@ int timeline_finish(struct timeline *timeline)
 	for (i = 0; i < timeline->processes.count; i++)
 		message_exit(&timeline->messages, timeline->processes.all[i]);
 	threads_finish(threads);
+	stalls_finish(&timeline->stalls);
 	sockets_finish(&timeline->sockets);
 	timeline->totals = threads_totals(threads);
 	if (!timeline->totals || processes_totals(&timeline->processes))

@@ -137,9 +137,10 @@ enum stall_cause {
 	STALL_LONG_RUN = 7,
 	STALL_UNKNOWN = 8,
 };
+#define STALL_CAUSES 9
 const char *stall_cause_name(enum stall_cause cause);
 
-/* A scheduler thread that had work did not get on with it. */
+/* A scheduler thread that had work did not get on with it. Those of one thread do not overlap. */
 struct stall {
 	int32_t tid;
 	uint32_t role, number;
@@ -156,6 +157,8 @@ struct stall {
 	/* preempted: for how long of it that task had the CPU, and how many had it; 0 unknown */
 	uint64_t by_ns;
 	uint32_t by_count;
+	/* how its duration is made up, by cause: it is called after the largest part */
+	uint64_t part_ns[STALL_CAUSES];
 };
 
 struct queue_sample {

@@ -95,17 +95,19 @@ static struct stall_group *group_get(struct stalls *stalls, const struct stall *
 	return group;
 }
 
-/* Stalls come in order of their ends, so only the newest bursts can overlap with one. */
+/* Stalls come nearly in the order of their ends: one that was part of a run may come after later ones. */
 static int burst_add(struct stall_group *group, const struct stall *stall)
 {
 	struct stall_burst burst = {.start_ns = stall->start_ns,
 				    .end_ns = stall->end_ns,
 				    .stalls = 1,
 				    .thread_bits = 1ULL << ((uint32_t)stall->tid % 64)};
+	size_t after = group->burst_count, first;
 
-	while (group->burst_count &&
-	       group->bursts[group->burst_count - 1].end_ns >= burst.start_ns) {
-		const struct stall_burst *last = &group->bursts[--group->burst_count];
+	while (after && group->bursts[after - 1].start_ns > burst.end_ns)
+		after--;
+	for (first = after; first && group->bursts[first - 1].end_ns >= burst.start_ns; first--) {
+		const struct stall_burst *last = &group->bursts[first - 1];
 
 		if (last->start_ns < burst.start_ns)
 			burst.start_ns = last->start_ns;
@@ -115,11 +117,11 @@ static int burst_add(struct stall_group *group, const struct stall *stall)
 		burst.thread_bits |= last->thread_bits;
 	}
 	burst.threads = (uint32_t)__builtin_popcountll(burst.thread_bits);
-	if (group->burst_count == BURSTS_MAX) {
+	if (first == after && group->burst_count == BURSTS_MAX) {
 		group->burst_more++;
 		return 0;
 	}
-	if (group->burst_count == group->burst_room) {
+	if (first == after && group->burst_count == group->burst_room) {
 		size_t room = group->burst_room ? group->burst_room * 2 : 4;
 		struct stall_burst *grown = realloc(group->bursts, room * sizeof(*grown));
 
@@ -128,7 +130,10 @@ static int burst_add(struct stall_group *group, const struct stall *stall)
 		group->bursts = grown;
 		group->burst_room = room;
 	}
-	group->bursts[group->burst_count++] = burst;
+	memmove(group->bursts + first + 1, group->bursts + after,
+		(group->burst_count - after) * sizeof(*group->bursts));
+	group->burst_count = group->burst_count + 1 - (after - first);
+	group->bursts[first] = burst;
 	return 0;
 }
 

@@ -119,6 +119,39 @@ static json_t *detail_json(struct stalls *stalls, const struct stall *stall)
 	return detail;
 }
 
+static json_t *parts_json(const struct stall *stall)
+{
+	json_t *parts = json_array();
+
+	for (int i = 0; i < STALL_CAUSES; i++)
+		if (stall->part_ns[i])
+			json_array_append_new(parts,
+					      json_pack("{s:s,s:o}", "cause",
+							stall_cause_name((enum stall_cause)i),
+							"duration_ns",
+							section_json_number(stall->part_ns[i])));
+	return parts;
+}
+
+/* " (gc 3.1 ms of it)": the largest part that has another cause, when it is worth a word. */
+static void part_print(char *buffer, size_t size, const struct stall *stall)
+{
+	uint64_t most_ns = stall_ns(stall) / 20;
+	int most = -1;
+
+	for (int i = 0; i < STALL_CAUSES; i++) {
+		if (i != (int)stall->cause && stall->part_ns[i] > most_ns) {
+			most_ns = stall->part_ns[i];
+			most = i;
+		}
+	}
+	if (most < 0)
+		buffer[0] = 0;
+	else
+		snprintf(buffer, size, " (%s %s of it)", stall_cause_name((enum stall_cause)most),
+			 UNITS_DURATION(most_ns));
+}
+
 static json_t *stall_json(struct stalls *stalls, const struct stall *stall)
 {
 	struct report *report = stalls->report;
@@ -135,10 +168,7 @@ static json_t *stall_json(struct stalls *stalls, const struct stall *stall)
 			   section_json_text(stall->process ? name : NULL), "mfa",
 			   section_json_mfa(report, stall->mfa), "cause",
 			   stall_cause_name(stall->cause), "detail", detail_json(stalls, stall));
-	/* one cause a stall so far: its part is the whole */
-	json_object_set_new(object, "parts",
-			    json_pack("[{s:s,s:o}]", "cause", stall_cause_name(stall->cause),
-				      "duration_ns", section_json_number(stall_ns(stall))));
+	json_object_set_new(object, "parts", parts_json(stall));
 	json_object_set_new(object, "evidence", section_json_text(stall->evidence));
 	json_object_set_new(object, "certain", json_boolean(stall->certain && !gap.count));
 	return object;
@@ -212,7 +242,7 @@ static int longest_print(struct stalls *stalls, FILE *out)
 	stalls_sort(stalls);
 	for (size_t i = 0; table && i < stalls->count; i++) {
 		const struct stall *stall = &stalls->longest[i];
-		char by[STALL_BY], cause[160], thread[64];
+		char by[STALL_BY], cause[160], thread[64], part[64];
 		const char *mfa = section_mfa(report, stall->mfa);
 
 		stall_by(stalls, stall, by);
@@ -225,7 +255,8 @@ static int longest_print(struct stalls *stalls, FILE *out)
 			   UNITS_DURATION(stall_ns(stall)));
 		table_cell(table, "%s",
 			   stalls_thread(thread, stall->role, stall->number, stall->tid));
-		table_cell(table, "%s%s", cause, stall->certain ? "" : " (likely)");
+		part_print(part, sizeof(part), stall);
+		table_cell(table, "%s%s%s", cause, stall->certain ? "" : " (likely)", part);
 		table_cell(table, "%s%s%s", SECTION_NAME(report, stall->process, stall->start_ns),
 			   *mfa ? " in " : "", mfa);
 	}

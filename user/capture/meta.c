@@ -205,6 +205,7 @@ int meta_write(const struct recorder *recorder)
 		 (unsigned long)(recorder->created_wall_ns % 1000000000));
 	json_object_set_new(meta, "schema", json_integer(1));
 	put_text(meta, "beamweave", BEAMWEAVE_VERSION);
+	json_object_set_new(meta, "recorder", json_pack("{s:i}", "pid", (int)getpid()));
 	json_object_set_new(meta, "vm", vm_json(recorder));
 	json_object_set_new(meta, "host", host_json(recorder));
 	put_number(meta, "start_ns", recorder->created_ns);

@@ -278,14 +278,8 @@ void call_loss(struct calls *calls, const struct loss *loss)
 	static const uint8_t kinds[] = {RING_UNKNOWN,	  RING_CALL,	       RING_RETURN_TO,
 					RING_RETURN_FROM, RING_EXCEPTION_FROM, RING_EXIT,
 					RING_OUT};
-	uint64_t lost = 0, named = 0;
-	size_t i;
 
-	for (i = 0; i < RING_KINDS; i++)
-		named += loss->counts[i];
-	for (i = 0; i < sizeof(kinds); i++)
-		lost += loss->counts[kinds[i]];
-	if ((lost || !named) && loss->to_ns > calls->lost_until_ns)
+	if (loss_may_hold(loss, kinds, sizeof(kinds)) && loss->to_ns > calls->lost_until_ns)
 		calls->lost_until_ns = loss->to_ns;
 }
 

@@ -96,16 +96,10 @@ void gc_exit(struct gcs *gcs, struct process *process, uint64_t ts_ns)
 
 void gc_loss(struct gcs *gcs, struct process *process, const struct loss *loss)
 {
-	uint64_t lost = loss->counts[RING_UNKNOWN], named = 0;
-	size_t i;
+	static const uint8_t kinds[] = {RING_UNKNOWN,	     RING_GC_MINOR_START, RING_GC_MINOR_END,
+					RING_GC_MAJOR_START, RING_GC_MAJOR_END,	  RING_GC_MAX_HEAP};
 
-	if (!process->gc_running)
-		return;
-	for (i = 0; i < RING_KINDS; i++)
-		named += loss->counts[i];
-	for (i = RING_GC_MINOR_START; i <= RING_GC_MAX_HEAP; i++)
-		lost += loss->counts[i];
-	if (lost || !named)
+	if (process->gc_running && loss_may_hold(loss, kinds, sizeof(kinds)))
 		gc_fail(gcs, process, loss->from_ns);
 }
 

@@ -246,20 +246,27 @@ void process_retire(struct processes *processes, struct process *process, uint64
 		process_close(processes, process, ts_ns, RING_NO_INDEX, false);
 }
 
+bool loss_may_hold(const struct loss *loss, const uint8_t *kinds, size_t count)
+{
+	uint64_t lost = 0, named = 0;
+	size_t i;
+
+	for (i = 0; i < RING_KINDS; i++)
+		named += loss->counts[i];
+	for (i = 0; i < count; i++)
+		lost += loss->counts[kinds[i]];
+	return lost || !named;
+}
+
 void process_loss(struct processes *processes, const struct loss *loss)
 {
 	static const uint8_t kinds[] = {RING_IN, RING_OUT, RING_IN_EXITING, RING_OUT_EXITING,
 					RING_OUT_EXITED};
 	struct vm_thread *thread = map_get(&processes->rings, loss->ring);
 	struct process *running[2];
-	uint64_t lost = 0, named = 0;
 	size_t i;
 
-	for (i = 0; i < RING_KINDS; i++)
-		named += loss->counts[i];
-	for (i = 0; i < sizeof(kinds); i++)
-		lost += loss->counts[kinds[i]];
-	if (!thread || (named && !lost))
+	if (!thread || !loss_may_hold(loss, kinds, sizeof(kinds)))
 		return;
 	running[0] = thread->port;
 	running[1] = thread->process;

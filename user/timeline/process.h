@@ -110,6 +110,9 @@ void process_retire(struct processes *processes, struct process *process, uint64
 /* Records of a VM thread's ring are missing from here on. */
 void process_loss(struct processes *processes, const struct loss *loss);
 
+/* Are events of one of these ring kinds missing, or may they be: the loss names no kind at all? */
+bool loss_may_hold(const struct loss *loss, const uint8_t *kinds, size_t count);
+
 /* Ends every run. */
 void processes_finish(struct processes *processes, uint64_t end_ns);
 /* The totals of the processes (no ports), sorted by word, after the end. Returns 0 or -ENOMEM. */

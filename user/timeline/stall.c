@@ -6,9 +6,12 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "gc.h"
+
 void stalls_free(struct stalls *stalls)
 {
 	map_free_values(&stalls->bursts);
+	map_free_values(&stalls->runs);
 	stall_nests_free(&stalls->nests);
 }
 
@@ -263,9 +266,23 @@ int stall_thread(struct stalls *stalls, const struct thread *thread,
 	return stall_take(stalls, &stall);
 }
 
-int stall_run_begins(struct stalls *stalls, int32_t tid)
+int stall_run_begins(struct stalls *stalls, const struct threads *threads,
+		     const struct process *process, const struct event *event)
 {
-	return stall_nest_begin(&stalls->nests, tid, STALL_HOLD_RUN);
+	struct stall_mark *mark = map_get(&stalls->runs, (uint32_t)event->tid);
+
+	if (!mark) {
+		mark = calloc(1, sizeof(*mark));
+		if (!mark)
+			return -ENOMEM;
+		if (map_put(&stalls->runs, (uint32_t)event->tid, mark)) {
+			free(mark);
+			return -ENOMEM;
+		}
+	}
+	mark->running_ns = threads_running_ns(threads, event->tid, event->ts_ns);
+	mark->gc_ns = gc_total_ns(process, event->ts_ns);
+	return stall_nest_begin(&stalls->nests, event->tid, STALL_HOLD_RUN);
 }
 
 int stall_gc_begins(struct stalls *stalls, int32_t tid)
@@ -273,13 +290,14 @@ int stall_gc_begins(struct stalls *stalls, int32_t tid)
 	return stall_nest_begin(&stalls->nests, tid, STALL_HOLD_GC);
 }
 
-int stall_run(struct stalls *stalls, const struct thread *thread, const struct run_interval *run,
-	      uint64_t on_cpu_ns, uint64_t gc_ns)
+int stall_run(struct stalls *stalls, const struct threads *threads, const struct process *process,
+	      const struct run_interval *run)
 {
+	const struct stall_mark *mark = map_get(&stalls->runs, (uint32_t)run->tid);
+	const struct thread *thread = map_get(&threads->map, (uint32_t)run->tid);
 	uint64_t least_ns = stalls->min_ns > LONG_RUN_NS ? stalls->min_ns : LONG_RUN_NS;
-	uint64_t own_ns = on_cpu_ns > gc_ns ? on_cpu_ns - gc_ns : 0;
+	uint64_t on_cpu_ns = run->end_ns - run->start_ns, gc_ns = 0, own_ns;
 	bool dirty = run->dirty || (thread && thread->totals.role > RING_ROLE_NORMAL);
-	bool is_stall = !dirty && run->scheduler && own_ns >= least_ns;
 	const struct stall stall = {
 		.tid = run->tid,
 		.role = RING_ROLE_NORMAL,
@@ -294,6 +312,16 @@ int stall_run(struct stalls *stalls, const struct thread *thread, const struct r
 		.evidence = "one process kept the scheduler for itself from `in` to `out`",
 	};
 
+	uint64_t running_ns = threads_running_ns(threads, run->tid, run->end_ns);
+	bool is_stall;
+
+	/* without the kernel side the whole run counts */
+	if (mark && thread && thread->known)
+		on_cpu_ns = running_ns > mark->running_ns ? running_ns - mark->running_ns : 0;
+	if (mark)
+		gc_ns = gc_total_ns(process, run->end_ns) - mark->gc_ns;
+	own_ns = on_cpu_ns > gc_ns ? on_cpu_ns - gc_ns : 0;
+	is_stall = mark && !dirty && run->scheduler && own_ns >= least_ns;
 	return stall_nest_end(&stalls->nests, run->tid, STALL_HOLD_RUN, is_stall ? &stall : NULL,
 			      on_cpu_ns, gc_ns);
 }

@@ -37,10 +37,16 @@ struct stall_burst {
 	int32_t by_tgid;
 };
 
+/* What a thread and a process had used when the run that it executes began. */
+struct stall_mark {
+	uint64_t running_ns, gc_ns;
+};
+
 struct stalls {
 	const struct timeline_sink *sink;
 	uint64_t min_ns;
 	struct map bursts; /* tid -> struct stall_burst */
+	struct map runs; /* tid -> struct stall_mark */
 	struct stall_nests nests;
 };
 
@@ -49,11 +55,12 @@ void stalls_free(struct stalls *stalls);
 int stall_thread(struct stalls *stalls, const struct thread *thread,
 		 const struct thread_interval *interval);
 /* A process comes on, or a collection of it begins, on a thread. Each returns 0 or -ENOMEM. */
-int stall_run_begins(struct stalls *stalls, int32_t tid);
+int stall_run_begins(struct stalls *stalls, const struct threads *threads,
+		     const struct process *process, const struct event *event);
 int stall_gc_begins(struct stalls *stalls, int32_t tid);
-/* The run has ended: the thread ran for `on_cpu_ns` of it, collections took `gc_ns` of these. */
-int stall_run(struct stalls *stalls, const struct thread *thread, const struct run_interval *run,
-	      uint64_t on_cpu_ns, uint64_t gc_ns);
+/* The run, or the collection, has ended. */
+int stall_run(struct stalls *stalls, const struct threads *threads, const struct process *process,
+	      const struct run_interval *run);
 int stall_gc(struct stalls *stalls, const struct thread *thread, const struct gc_interval *gc,
 	     uint32_t mfa);
 /* Give out what is still held back. */

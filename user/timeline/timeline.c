@@ -24,16 +24,10 @@ struct timeline {
 	struct sockets sockets;
 	struct stalls stalls;
 	uint64_t last_ns; /* of the events */
-	struct map run_marks; /* tid -> struct run_mark */
 	struct thread_totals *totals; /* made at the end */
 	size_t totals_count;
 	bool finished;
 	int error; /* of a callback */
-};
-
-/* What a thread and a process had used when the run that it executes began. */
-struct run_mark {
-	uint64_t running_ns, gc_ns;
 };
 
 static void timeline_thread_ended(void *context, const struct thread *thread,
@@ -53,21 +47,13 @@ static void timeline_run_ended(void *context, struct process *process,
 			       const struct run_interval *run)
 {
 	struct timeline *timeline = context;
-	const struct run_mark *mark = map_get(&timeline->run_marks, (uint32_t)run->tid);
-	const struct thread *thread = map_get(&timeline->threads.map, (uint32_t)run->tid);
-	uint64_t on_cpu_ns = run->end_ns - run->start_ns, running_ns, gc_ns;
 	int error;
 
 	if (timeline->sink.run)
 		timeline->sink.run(timeline->sink.context, run);
-	if (process->port || !timeline->sink.stall || !mark || !run->tid)
+	if (process->port || !timeline->sink.stall || !run->tid)
 		return;
-	/* without the kernel side the whole run counts */
-	running_ns = threads_running_ns(&timeline->threads, run->tid, run->end_ns);
-	if (thread && thread->known)
-		on_cpu_ns = running_ns > mark->running_ns ? running_ns - mark->running_ns : 0;
-	gc_ns = gc_total_ns(process, run->end_ns) - mark->gc_ns;
-	error = stall_run(&timeline->stalls, thread, run, on_cpu_ns, gc_ns);
+	error = stall_run(&timeline->stalls, &timeline->threads, process, run);
 	if (error)
 		timeline->error = error;
 }
@@ -202,7 +188,6 @@ void timeline_free(struct timeline *timeline)
 		call_finish(&timeline->calls, timeline->processes.all[i], 0, CALL_OPEN);
 		message_exit(&timeline->messages, timeline->processes.all[i]);
 	}
-	map_free_values(&timeline->run_marks);
 	calls_free(&timeline->calls);
 	messages_free(&timeline->messages);
 	sockets_free(&timeline->sockets);
@@ -218,25 +203,6 @@ static void timeline_gone(struct timeline *timeline, struct process *process, ui
 	gc_exit(&timeline->gcs, process, ts_ns);
 	call_finish(&timeline->calls, process, ts_ns, CALL_EXITED);
 	message_exit(&timeline->messages, process);
-}
-
-static int timeline_mark(struct timeline *timeline, const struct process *process,
-			 const struct event *event)
-{
-	struct run_mark *mark = map_get(&timeline->run_marks, (uint32_t)event->tid);
-
-	if (!mark) {
-		mark = calloc(1, sizeof(*mark));
-		if (!mark)
-			return -ENOMEM;
-		if (map_put(&timeline->run_marks, (uint32_t)event->tid, mark)) {
-			free(mark);
-			return -ENOMEM;
-		}
-	}
-	mark->running_ns = threads_running_ns(&timeline->threads, event->tid, event->ts_ns);
-	mark->gc_ns = gc_total_ns(process, event->ts_ns);
-	return stall_run_begins(&timeline->stalls, event->tid);
 }
 
 /* in, out and their kind, of processes and ports. */
@@ -257,7 +223,8 @@ static int timeline_running(struct timeline *timeline, struct process *process,
 		process_in(&timeline->processes, process, thread, event, mfa);
 		message_ran(process, event->ts_ns);
 		if (!port && timeline->sink.stall)
-			err = timeline_mark(timeline, process, event);
+			err = stall_run_begins(&timeline->stalls, &timeline->threads, process,
+					       event);
 		break;
 	default:
 		if (event->kind == RING_OUT)

@@ -108,6 +108,8 @@ static json_t *findings_json(void *state)
 					  "fix",
 					  section_json_text(coverage_fix(fix, &report->coverage,
 									 needed[i]))));
+	json_array_append_new(unseen, json_pack("{s:s,s:s,s:n}", "what", SECTION_DEAF, "why",
+						"this version does not look for them", "fix"));
 	return json_pack("{s:o,s:o}", "findings", list, "not_looked_at", unseen);
 }
 
@@ -197,6 +199,7 @@ static int findings_text(void *state, FILE *out)
 	}
 	section_left_out(out, limit, count, "findings");
 	unseen_print(report, out);
+	page_print(out, 0, 2, "Not looked for by this version: %s.", SECTION_DEAF);
 	note_count = trace_notes(report->trace, &notes);
 	for (size_t i = 0; i < note_count; i++)
 		page_print(out, 0, 2, "Note: %s", notes[i]);

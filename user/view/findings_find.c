@@ -20,14 +20,50 @@
 
 /* ---- GC ---- */
 
+/* Processes with long collections beyond those that are told each by itself. */
+struct gc_others {
+	uint64_t processes, count, total_ns, max_ns, first_ns;
+};
+
+static void gcs_more(const struct gc_row *row, struct gc_others *others)
+{
+	if (!row->long_count)
+		return;
+	if (!others->processes++ || row->long_first_ns < others->first_ns)
+		others->first_ns = row->long_first_ns;
+	others->count += row->long_count;
+	others->total_ns += row->long_ns;
+	if (row->max_ns > others->max_ns)
+		others->max_ns = row->max_ns;
+}
+
+static void gcs_rest(struct findings *findings, const struct gc_others *others)
+{
+	struct finding *finding = finding_new(findings, "gc");
+
+	if (!finding)
+		return;
+	finding->lost_ns = others->total_ns;
+	finding->count = others->count;
+	finding->max_ns = others->max_ns;
+	finding->first_ns = others->first_ns;
+	finding->text = finding_text(
+		findings,
+		"GC of %s other processes: %s collections, %s together, %s at the longest.",
+		UNITS_COUNT(others->processes), UNITS_COUNT(others->count),
+		UNITS_DURATION(others->total_ns), UNITS_DURATION(others->max_ns));
+	finding->next = finding_next(findings, "gc", 0, 0);
+}
+
 static size_t gcs_find(struct findings *findings)
 {
 	struct report *report = findings->report;
 	struct gc_row **rows;
-	size_t count = gcs_rows(findings->gcs, &rows), found = 0;
+	size_t count = gcs_rows(findings->gcs, &rows), found = 0, told = 0;
+	struct gc_others rest = {0};
 
-	for (size_t i = 0; i < count && found < EACH_MAX; i++) {
-		const struct gc_row *row = rows[i];
+	for (; told < count && found < EACH_MAX; told++) {
+		const struct gc_row *row = rows[told];
 		char who[SECTION_WHO], *gap, live[64] = "", often[128] = "", ran[96] = "";
 		struct finding *finding;
 
@@ -66,6 +102,10 @@ static size_t gcs_find(struct findings *findings)
 			finding_next(findings, "gc", row->max_at_ns, row->max_at_ns + row->max_ns);
 		free(gap);
 	}
+	for (size_t i = told; i < count; i++)
+		gcs_more(rows[i], &rest);
+	if (rest.count)
+		gcs_rest(findings, &rest);
 	free(rows);
 	return found;
 }
@@ -162,6 +202,9 @@ static void calls_find(struct findings *findings)
 		found++;
 		finding->count = 1;
 		finding->max_ns = slow->duration_ns;
+		/* what it took longer than most; of the only call nothing tells how long it should take */
+		if (row->durations.count > 1)
+			finding->lost_ns = slow->duration_ns - median_ns;
 		finding->first_ns = slow->start_ns;
 		finding->certain = slow->certain;
 		finding->who = finding_text(findings, "%s", mfa);

@@ -2,13 +2,16 @@
 #include "findings.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "gcs.h"
 #include "moment.h"
 #include "stalls.h"
 #include "units.h"
 
-#define BUSY_ALONE 3 /* tasks that took the CPU that are told each by itself */
-#define BUSY_NAMED 4 /* of the others, those that are named */
+#define BUSY_ALONE   3 /* tasks that took the CPU that are told each by itself */
+#define BUSY_LONG_NS 10000000u /* and any that took it for so long at once */
+#define BUSY_NAMED   4 /* of the others, those that are named */
 
 static const struct stall_burst *burst_longest(const struct stall_group *group)
 {
@@ -52,9 +55,11 @@ static void stall_who(const struct stall_group *group, char *who, size_t size)
 	bool shared = stalls_shared(group->by_ns, group->durations.sum);
 	const char *mostly = shared ? "Mostly " : "";
 
-	if (group->own)
+	if (group->owner == STALL_OWNER_VM)
 		snprintf(who, size, "%snother thread of the VM ('%s')", shared ? "Mostly a" : "A",
 			 by);
+	else if (group->owner == STALL_OWNER_RECORDER)
+		snprintf(who, size, "%shis recording itself ('%s')", shared ? "Mostly t" : "T", by);
 	else if (group->by_many)
 		snprintf(who, size, "%s'%s' (several processes)", mostly, by);
 	else
@@ -109,10 +114,36 @@ static char *stall_sentence(struct findings *findings, const struct stall_group 
 	}
 }
 
+/* A collection on a dirty scheduler while that thread had the CPU: the same event, seen from its process. */
+static char *stall_meanwhile(struct findings *findings, const struct stall_group *group,
+			     const struct stall_burst *burst)
+{
+	struct gc_row **rows;
+	size_t count = group->owner == STALL_OWNER_VM ? gcs_rows(findings->gcs, &rows) : 0;
+	const struct gc_row *found = NULL;
+	char who[SECTION_WHO];
+
+	if (group->owner != STALL_OWNER_VM)
+		return finding_text(findings, "%s", "");
+	for (size_t i = 0; i < count && strstr(group->by, "dirty_cpu"); i++)
+		if (rows[i]->max_dirty && rows[i]->max_at_ns <= burst->start_ns &&
+		    rows[i]->max_at_ns + rows[i]->max_ns >= burst->end_ns &&
+		    (!found || rows[i]->max_ns > found->max_ns))
+			found = rows[i];
+	if (found)
+		section_who(findings->report, who, found->process, found->last_ns);
+	free(rows);
+	return found ? finding_text(findings,
+				    " Meanwhile a dirty scheduler collected the garbage of %s.",
+				    who)
+		     : finding_text(findings, "%s", "");
+}
+
 static void stall_find(struct findings *findings, const struct stall_group *group)
 {
 	const struct stall_burst *burst = burst_longest(group);
-	char victim[SECTION_WHO], who[STALL_BY + 64], threads[64], *when, *gap, *sentence;
+	char victim[SECTION_WHO], who[STALL_BY + 64], threads[64];
+	char *when, *gap, *sentence, *meanwhile;
 	struct finding *finding;
 
 	if (!burst)
@@ -132,10 +163,13 @@ static void stall_find(struct findings *findings, const struct stall_group *grou
 	stall_who(group, who, sizeof(who));
 	sentence = stall_sentence(findings, group, who, when ? when : "", threads, victim,
 				  section_mfa(findings->report, group->mfa));
-	finding->text = finding_text(findings, "%s%s", sentence ? sentence : "", gap ? gap : "");
+	meanwhile = stall_meanwhile(findings, group, burst);
+	finding->text = finding_text(findings, "%s%s%s", sentence ? sentence : "",
+				     meanwhile ? meanwhile : "", gap ? gap : "");
 	finding->who = *group->by ? finding_text(findings, "%s", group->by) : NULL;
 	finding->next = finding_next(findings, "stalls", burst->start_ns, burst->end_ns);
 	free(when);
+	free(meanwhile);
 	free(gap);
 	free(sentence);
 }
@@ -166,12 +200,13 @@ static void preempted_find(struct findings *findings, struct stall_group *const 
 						 i ? ", " : "", group->by,
 						 UNITS_DURATION(group->durations.sum));
 	}
-	finding->text = finding_text(
-		findings,
-		"%zu other tasks took the CPU from scheduler threads that had work, "
-		"%s times, %s together, %s at the longest: %s%s",
-		count, UNITS_COUNT(finding->count), UNITS_DURATION(finding->lost_ns),
-		UNITS_DURATION(finding->max_ns), names, count > BUSY_NAMED ? ", ..." : ".");
+	finding->text =
+		finding_text(findings,
+			     "%zu other task%s took the CPU from scheduler threads that had work, "
+			     "%s times, %s together, %s at the longest: %s%s",
+			     count, count == 1 ? "" : "s", UNITS_COUNT(finding->count),
+			     UNITS_DURATION(finding->lost_ns), UNITS_DURATION(finding->max_ns),
+			     names, count > BUSY_NAMED ? ", ..." : ".");
 	finding->next = finding_next(findings, "stalls", 0, 0);
 }
 
@@ -179,7 +214,7 @@ void findings_stalls(struct findings *findings, bool gc_known)
 {
 	struct stall_group **groups;
 	size_t count = stalls_groups(findings->stalls, &groups), found = 0, preempting = 0;
-	size_t alone = BUSY_ALONE;
+	size_t alone = BUSY_ALONE, others = 0;
 
 	for (size_t i = 0; i < count; i++)
 		preempting += groups[i]->cause == STALL_PREEMPTED;
@@ -189,9 +224,10 @@ void findings_stalls(struct findings *findings, bool gc_known)
 	for (size_t i = 0; i < count; i++) {
 		struct stall_group *group = groups[i];
 
-		if (group->cause == STALL_PREEMPTED && preempting++ >= alone) {
+		if (group->cause == STALL_PREEMPTED && preempting++ >= alone &&
+		    group->durations.max < BUSY_LONG_NS) {
 			/* to the front, where all that are left are already told */
-			groups[preempting - alone - 1] = group;
+			groups[others++] = group;
 			continue;
 		}
 		/* each GC is told by itself, with what it reclaimed */
@@ -199,7 +235,7 @@ void findings_stalls(struct findings *findings, bool gc_known)
 			continue;
 		stall_find(findings, group);
 	}
-	if (preempting > alone)
-		preempted_find(findings, groups, preempting - alone);
+	if (others)
+		preempted_find(findings, groups, others);
 	free(groups);
 }

@@ -19,6 +19,9 @@
 #include "report.h"
 #include "timeline.h"
 
+/* What this version does not look for. */
+#define SECTION_DEAF "deaf intervals (input waited and no scheduler worked)"
+
 /* What all sections share. */
 struct report {
 	struct trace *trace;

@@ -41,10 +41,13 @@ void stall_by(struct stalls *stalls, const struct stall *stall, char by[static S
 	}
 }
 
-bool stall_own(const struct stalls *stalls, const struct stall *stall)
+enum stall_owner stall_owner(const struct stalls *stalls, const struct stall *stall)
 {
-	return stall->cause == STALL_PREEMPTED && stalls->vm_pid > 0 &&
-	       stall->by_tgid == stalls->vm_pid;
+	if (stall->cause != STALL_PREEMPTED || stall->by_tgid <= 0)
+		return STALL_OWNER_OTHER;
+	if (stall->by_tgid == stalls->vm_pid)
+		return STALL_OWNER_VM;
+	return stall->by_tgid == stalls->recorder_pid ? STALL_OWNER_RECORDER : STALL_OWNER_OTHER;
 }
 
 uint64_t stall_ns(const struct stall *stall)
@@ -61,9 +64,9 @@ static uint64_t stall_by_ns(const struct stall *stall)
 static struct stall_group *group_get(struct stalls *stalls, const struct stall *stall)
 {
 	struct {
-		uint32_t cause, own;
+		uint32_t cause, owner;
 		char by[STALL_BY];
-	} key = {.cause = stall->cause, .own = stall_own(stalls, stall)};
+	} key = {.cause = stall->cause, .owner = stall_owner(stalls, stall)};
 	struct stall_group *group;
 
 	_Static_assert(offsetof(struct stall_group, by) == sizeof(key) - STALL_BY,
@@ -82,7 +85,7 @@ static struct stall_group *group_get(struct stalls *stalls, const struct stall *
 	if (!group)
 		return NULL;
 	group->cause = stall->cause;
-	group->own = key.own;
+	group->owner = key.owner;
 	memcpy(group->by, key.by, sizeof(key.by));
 	group->by_tgid = stall->by_tgid;
 	group->first_ns = stall->start_ns;
@@ -226,6 +229,7 @@ static void *stalls_open(struct report *report, struct timeline_sink *sink)
 		return NULL;
 	stalls->report = report;
 	stalls->vm_pid = meta_number(report->trace, "vm.pid");
+	stalls->recorder_pid = meta_number(report->trace, "recorder.pid");
 	sink->context = stalls;
 	sink->stall = on_stall;
 	return stalls;

@@ -16,9 +16,16 @@ struct stall_burst {
 
 #define STALL_BY 96
 
+/* Whose thread took the CPU. */
+enum stall_owner {
+	STALL_OWNER_OTHER = 0,
+	STALL_OWNER_VM = 1, /* another thread of the VM */
+	STALL_OWNER_RECORDER = 2, /* the recording itself */
+};
+
 struct stall_group {
 	enum stall_cause cause;
-	uint32_t own; /* preempted: by a thread of the VM itself */
+	uint32_t owner; /* enum stall_owner */
 	char by[STALL_BY]; /* the culprit: a task, a system call, a process; "" unknown */
 	int32_t by_tgid; /* preempted: the task's process, of the first stall */
 	uint64_t process; /* whose work the longest one held up */
@@ -43,7 +50,7 @@ const char *stalls_role(uint32_t role);
 /* Had others than the culprit a part worth a word of these `duration_ns`? */
 bool stalls_shared(uint64_t by_ns, uint64_t duration_ns);
 /* "preempted mostly by hog", "stopped (SIGSTOP)": a cause with its culprit, for people. */
-void stalls_cause(char *buffer, size_t size, enum stall_cause cause, bool own, bool shared,
-		  const char *by);
+void stalls_cause(char *buffer, size_t size, enum stall_cause cause, enum stall_owner owner,
+		  bool shared, const char *by);
 
 #endif

@@ -35,9 +35,14 @@ bool stalls_shared(uint64_t by_ns, uint64_t duration_ns)
 	return by_ns < duration_ns - duration_ns / 20;
 }
 
-void stalls_cause(char *buffer, size_t size, enum stall_cause cause, bool own, bool shared,
-		  const char *by)
+void stalls_cause(char *buffer, size_t size, enum stall_cause cause, enum stall_owner owner,
+		  bool shared, const char *by)
 {
+	static const char *const owners[] = {
+		[STALL_OWNER_OTHER] = "",
+		[STALL_OWNER_VM] = "the VM's ",
+		[STALL_OWNER_RECORDER] = "this recording's ",
+	};
 	static const struct {
 		const char *alone, *with;
 	} texts[] = {
@@ -63,8 +68,8 @@ void stalls_cause(char *buffer, size_t size, enum stall_cause cause, bool own, b
 								      : texts[cause].with;
 		const char *mark = strstr(with, "%s");
 
-		snprintf(buffer, size, "%.*s%s%s%s", (int)(mark - with), with,
-			 own ? "the VM's " : "", by, mark + 2);
+		snprintf(buffer, size, "%.*s%s%s%s", (int)(mark - with), with, owners[owner], by,
+			 mark + 2);
 	}
 }
 
@@ -187,7 +192,7 @@ json_t *stalls_json(void *state)
 	stalls_sort(stalls);
 	for (size_t i = 0; i < stalls->count; i++)
 		json_array_append_new(list, stall_json(stalls, &stalls->longest[i]));
-	unseen = json_pack("[s]", "deaf intervals: this version does not look for them");
+	unseen = json_pack("[s]", SECTION_DEAF ": this version does not look for them");
 	return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "groups", groups, "stalls", list,
 			 "stalls_left_out", section_json_number(stalls->all - stalls->count),
 			 "deaf", json_array(), "not_looked_at", unseen, "min_ns",
@@ -212,7 +217,7 @@ static int groups_print(struct stalls *stalls, FILE *out)
 		const struct stall_group *group = groups[i];
 		char cause[160];
 
-		stalls_cause(cause, sizeof(cause), group->cause, group->own,
+		stalls_cause(cause, sizeof(cause), group->cause, (enum stall_owner)group->owner,
 			     stalls_shared(group->by_ns, group->durations.sum), group->by);
 		table_cell(table, "%s%s", cause, group->certain ? "" : " (likely)");
 		table_cell(table, "%s", UNITS_COUNT(group->durations.count));
@@ -246,7 +251,7 @@ static int longest_print(struct stalls *stalls, FILE *out)
 		const char *mfa = section_mfa(report, stall->mfa);
 
 		stall_by(stalls, stall, by);
-		stalls_cause(cause, sizeof(cause), stall->cause, stall_own(stalls, stall),
+		stalls_cause(cause, sizeof(cause), stall->cause, stall_owner(stalls, stall),
 			     stall->by_count && stalls_shared(stall->by_ns, stall_ns(stall)), by);
 		table_cell(table, "%s", MOMENT_TIME(report->trace, stall->start_ns));
 		table_cell(table, "%s%s",

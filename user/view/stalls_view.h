@@ -8,7 +8,7 @@
 
 struct stalls {
 	struct report *report;
-	int64_t vm_pid; /* -1 unknown */
+	int64_t vm_pid, recorder_pid; /* -1 unknown */
 	struct stall_group *table;
 	struct stall *longest; /* a heap, the shortest on top */
 	size_t count, room, all;
@@ -18,8 +18,8 @@ struct stalls {
 uint64_t stall_ns(const struct stall *stall);
 /* The culprit of a stall: a task, a system call or a process; "" unknown. */
 void stall_by(struct stalls *stalls, const struct stall *stall, char by[static STALL_BY]);
-/* Was the CPU taken by a thread of the VM itself? */
-bool stall_own(const struct stalls *stalls, const struct stall *stall);
+/* Whose thread took the CPU? */
+enum stall_owner stall_owner(const struct stalls *stalls, const struct stall *stall);
 /* Bring the longest ones into order. */
 void stalls_sort(struct stalls *stalls);
 

@@ -111,6 +111,7 @@ ERL_NIF_TERM event_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 	}
 	e.writer = session_writer(thread, e.session, state, env, argv[TRACEE]);
 	if (__builtin_expect(!e.writer, 0))
+		/* relaxed: a statistic, read by the reader at the end */
 		atomic_fetch_add_explicit(&e.ring->control->unclaimed_discarded, 1,
 					  memory_order_relaxed);
 	else

@@ -119,6 +119,7 @@ int ring_create(struct ring *ring, void *map, uint64_t map_bytes, const struct r
 	view_make(ring, map, &header);
 
 	control = ring->control;
+	/* relaxed, here and below: nobody else has the memory yet */
 	atomic_store_explicit(&control->stop_at_ns, UINT64_MAX, memory_order_relaxed);
 	atomic_store_explicit(&control->credits, INT64_MAX, memory_order_relaxed);
 	atomic_store_explicit(&control->credit_block, 1024, memory_order_relaxed);

@@ -180,6 +180,7 @@ __attribute__((no_sanitize("thread"))) static void copy_racing(void *to, const v
 	word_t *target = to;
 	const word_t *source = from;
 
+	/* relaxed: a writer may change it meanwhile; the look at the state afterwards tells */
 	for (uint32_t i = 0; i < bytes / 8; i++)
 		target[i] = __atomic_load_n(&source[i], __ATOMIC_RELAXED);
 }
@@ -212,6 +213,7 @@ static uint32_t fragment_copy(struct ring_reader *reader, uint32_t index, uint64
 	       committed - from - racing);
 	fragment->thread = RING_STATE_THREAD(word);
 	fragment->from = from;
+	/* relaxed: behind the acquire of the state or of the committed length */
 	fragment->sequence = __atomic_load_n(&subbuf->sequence, __ATOMIC_RELAXED);
 	fragment->base_ns = __atomic_load_n(&subbuf->base_ns, __ATOMIC_RELAXED);
 	fragment->data = reader->copy;

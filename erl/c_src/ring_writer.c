@@ -224,6 +224,7 @@ static uint32_t subbuf_take_other(struct ring_writer *writer, uint64_t writing)
 		    RING_STATE_THREAD(word) == RING_STATE_THREAD(found_word) &&
 		    RING_STATE_SEQUENCE(word) > RING_STATE_SEQUENCE(found_word))
 			continue;
+		/* relaxed: a guess which is oldest; the CAS on the word decides */
 		base_ns = __atomic_load_n(&subbuf->base_ns, __ATOMIC_RELAXED);
 		looks++;
 		if (found == RING_NO_INDEX || base_ns < oldest_ns) {

@@ -29,6 +29,7 @@ bool session_list(struct session_thread *thread)
 {
 	uint32_t index;
 
+	/* relaxed, here and below: hands out places; the store of the place publishes */
 	if (atomic_load_explicit(&thread_count, memory_order_relaxed) >= SESSION_THREAD_MAX)
 		return false;
 	index = atomic_fetch_add_explicit(&thread_count, 1, memory_order_relaxed);
@@ -57,6 +58,7 @@ static enum ring_role thread_role(void)
 struct ring_writer *session_claim(struct session_thread *thread, struct session *session,
 				  ErlNifEnv *env, uint64_t tracee)
 {
+	/* relaxed: it was entered, so its number stays */
 	uint64_t state = atomic_load_explicit(&session->state, memory_order_relaxed);
 	uint32_t slot = (uint32_t)(state % SESSION_MAX);
 	struct ring_writer *writer = &thread->place[slot].writer;
@@ -137,6 +139,7 @@ int session_open(const char *path, const struct session_options *options, uint64
 	if (session->options.capture_bytes > room)
 		session->options.capture_bytes = room;
 	session->ring.header->target_pid = system_pid();
+	/* relaxed, here and below: published with the number */
 	atomic_store_explicit(&session->live, SESSION_LIVE, memory_order_relaxed);
 	*state = (atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed) + 1) *
 			 SESSION_MAX +
@@ -154,10 +157,12 @@ release:
 
 static bool slot_busy(uint32_t slot)
 {
+	/* seq_cst: after the number was cleared */
 	uint32_t i, count = atomic_load_explicit(&thread_count, memory_order_seq_cst);
 	struct session_thread *thread;
 
 	for (i = 0; i < count && i < SESSION_THREAD_MAX; i++) {
+		/* seq_cst: pairs with session_list(); one not listed yet will find the number cleared */
 		thread = atomic_load_explicit(&threads[i], memory_order_seq_cst);
 		/* acquire: what the callback did to the ring is done */
 		if (thread && atomic_load_explicit(&thread->busy, memory_order_acquire) == slot + 1)
@@ -170,6 +175,7 @@ int session_close(uint64_t state)
 {
 	uint32_t slot = (uint32_t)(state % SESSION_MAX);
 	struct session *session = &sessions[slot];
+	/* relaxed: opening and closing are one controller's */
 	uint64_t open = atomic_load_explicit(&session->state, memory_order_relaxed);
 
 	/* A close that had to be put off finds the number cleared and `live` still at over. */
@@ -195,6 +201,7 @@ int session_close(uint64_t state)
 enum session_live session_look(struct session *session, uint64_t now_ns, uint32_t *reason)
 {
 	const struct ring_control *control = session->ring.control;
+	/* relaxed, here and below: each look is a look at one word, and a later one corrects it */
 	uint32_t run = atomic_load_explicit(&control->run, memory_order_relaxed);
 	enum session_live live = SESSION_OVER;
 
@@ -233,7 +240,7 @@ int session_create(const char *path, const struct ring_config *config, uint64_t 
 	rc = ring_create(&ring, map, *bytes, config, now_ns);
 	if (rc)
 		system_unlink(path);
-	else
+	else /* release: a writer that finds the lease finds the ring made */
 		atomic_store_explicit(&ring.control->lease_until_ns, now_ns + lease_ns,
 				      memory_order_release);
 	system_unmap(map, *bytes);

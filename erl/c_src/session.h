@@ -94,7 +94,7 @@ static inline struct session *session_enter(struct session_thread *thread, uint6
 	atomic_store_explicit(&thread->busy, slot + 1, memory_order_relaxed);
 	if (__builtin_expect(session_fence, 0))
 		atomic_thread_fence(memory_order_seq_cst);
-	else
+	else /* the compiler must not move them; the closer's membarrier is the processor's fence */
 		atomic_signal_fence(memory_order_seq_cst);
 	/* acquire: pairs with the release in session_open(), so that `ring` is whole */
 	if (__builtin_expect(atomic_load_explicit(&session->state, memory_order_acquire) == state,
@@ -136,6 +136,7 @@ static inline struct ring_writer *session_writer(struct session_thread *thread,
 	return thread->place[slot].claimed ? &thread->place[slot].writer : NULL;
 }
 
+/* Once, when the library is loaded: is there a membarrier? */
 void session_init(void);
 
 /* Map a session file. Returns 0 and the number, or -errno (EBUSY: all slots are taken). */

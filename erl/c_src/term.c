@@ -353,6 +353,7 @@ static uint64_t atom_hash(ErlNifEnv *env, struct ring *ring, ERL_NIF_TERM atom)
 	uint8_t text[TERM_ATOM_BYTES];
 
 	if (slot)
+		/* relaxed: written before `seen`, which was acquired */
 		return atomic_load_explicit(&slot->hash, memory_order_relaxed);
 	return term_hash_text(text, term_atom(env, atom, text));
 }

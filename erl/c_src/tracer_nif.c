@@ -180,6 +180,7 @@ static ERL_NIF_TERM nif_poll(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
 	if (!session)
 		return error(env, -ENOENT);
 	live = session_look(session, now_ns, &reason);
+	/* relaxed, both: a figure and a sign of life, nothing hangs on them */
 	credits = atomic_load_explicit(&session->ring.control->credits, memory_order_relaxed);
 	atomic_store_explicit(&session->ring.control->heartbeat_ns, now_ns, memory_order_relaxed);
 	session_leave(session_thread());
@@ -201,6 +202,7 @@ static ERL_NIF_TERM nif_set_tracer(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
 	if (!session)
 		return error(env, -ENOENT);
 	if (tracer == RING_TRACER_ENDED) {
+		/* relaxed, both: published with the state below; `live` is a hint to enabled() */
 		atomic_store_explicit(&session->live, SESSION_OVER, memory_order_relaxed);
 		atomic_store_explicit(&session->ring.control->end_reason, reason,
 				      memory_order_relaxed);
@@ -222,6 +224,7 @@ static ERL_NIF_TERM nif_set_run(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
 	session = enter(env, argv[0]);
 	if (!session)
 		return error(env, -ENOENT);
+	/* release: whoever sees the run state sees all that was done before */
 	atomic_store_explicit(&session->ring.control->run, run, memory_order_release);
 	session_leave(session_thread());
 	return atom(env, "ok");
@@ -238,6 +241,7 @@ static ERL_NIF_TERM nif_set_names(ErlNifEnv *env, int argc, const ERL_NIF_TERM a
 	session = enter(env, argv[0]);
 	if (!session)
 		return error(env, -ENOENT);
+	/* release of the second: who sees the names done sees of how many */
 	atomic_store_explicit(&session->ring.control->names_total, total, memory_order_relaxed);
 	atomic_store_explicit(&session->ring.control->names_done, done, memory_order_release);
 	session_leave(session_thread());

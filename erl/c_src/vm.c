@@ -139,6 +139,7 @@ int vm_check(ErlNifEnv *env, uint64_t pid, uint32_t release, uint32_t number, ui
 
 void vm_learn_begin(void)
 {
+	/* relaxed: one process learns, on one thread; the calls in between order it */
 	atomic_store_explicit(&sample_count, 0, memory_order_relaxed);
 }
 
@@ -151,6 +152,7 @@ void vm_learn_event(ErlNifEnv *env, uint32_t kind, uint64_t pid)
 
 	if (!process)
 		return;
+	/* relaxed: a place each */
 	index = atomic_fetch_add_explicit(&sample_count, 1, memory_order_relaxed);
 	if (index >= VM_SAMPLES)
 		return;
@@ -221,6 +223,7 @@ static bool nest_address(uint32_t frame, uint32_t *word, uint64_t *address)
 
 int vm_learn_end(uint32_t depth_traced, uint32_t depth_plain)
 {
+	/* relaxed: as above */
 	uint32_t count = atomic_load_explicit(&sample_count, memory_order_relaxed);
 	uint32_t frame, slack, word;
 	uint64_t address;

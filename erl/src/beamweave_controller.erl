@@ -31,7 +31,7 @@
                 | {session, atom() | integer()}
                 | {no_process, binary()}.
 
-%% enum ring_dict_type, ring_tracer_state and ring_end_reason of ring.h.
+%% enum ring_dict_type, ring_tracer_state and ring_end_reason of ring_layout.h.
 -define(DICT_NOTE, 7).
 -define(DICT_FLAGS, 8).
 -define(TRACER_ATTACHING, 1).

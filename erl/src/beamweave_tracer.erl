@@ -86,7 +86,7 @@ session_bytes(_PoolBytes) -> ?NOT_LOADED.
           {running | paused, Credits :: integer()} | {over, Reason :: 0..6} | error().
 poll(_Session) -> ?NOT_LOADED.
 
-%% @doc Tell the reader how the tracer is: enum ring_tracer_state and ring_end_reason of ring.h.
+%% @doc Tell the reader how the tracer is: enum ring_tracer_state and ring_end_reason of ring_layout.h.
 -spec set_tracer(session(), 0..3, 0..6) -> ok | error().
 set_tracer(_Session, _Tracer, _Reason) -> ?NOT_LOADED.
 
@@ -116,7 +116,7 @@ publish_dirty(_Session, _Io, _Count) -> ?NOT_LOADED.
           ok | error().
 vm_check(_Release, _Scheduler, _HeapWords) -> ?NOT_LOADED.
 
-%% @doc Write what is known of the VM to the session's header. PidBits: 64 bytes, see ring.h.
+%% @doc Write what is known of the VM to the session's header. PidBits: 64 bytes, see ring_layout.h.
 -spec vm_publish(session(), Release :: pos_integer(), PidBits :: binary()) -> ok | error().
 vm_publish(_Session, _Release, _PidBits) -> ?NOT_LOADED.
 

@@ -13,7 +13,7 @@
 %% A pid's bits that stand for nothing that is printed.
 -define(NO_BIT, 16#ff).
 
-%% enum ring_type of ring.h.
+%% enum ring_type of ring_record.h.
 -define(TUPLE, 2).
 -define(BINARY, 4).
 -define(INTEGER, 5).

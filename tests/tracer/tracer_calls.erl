@@ -263,7 +263,7 @@ specs() ->
     true = lists:member(<<"tracer_calls:echo/1">>, Near),
     {error, {no_match, <<"tracer_calls:echo/4">>, [<<"tracer_calls:echo/1">> | _]}} =
         Start(#{calls => [{?MODULE, echo, 4}]}),
-    {error, {module_not_found, tracer_cals, Modules}} = Start(#{calls => [{tracer_cals, '_', '_'}]}),
+    {error, {module_not_found, <<"tracer_cals">>, Modules}} = Start(#{calls => [{tracer_cals, '_', '_'}]}),
     true = lists:member(<<"tracer_calls">>, Modules),
     {error, {no_match, <<"_">>, []}} = Start(#{calls => [{'_', '_', '_'}]}),
     {error, {no_process, <<"nobody">>}} = Start(#{events => [gc], pids => [<<"nobody">>]}),

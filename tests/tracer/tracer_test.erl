@@ -53,7 +53,7 @@ on(Options) ->
                                       atom_to_list(How), " ", Path, " > ", Out, " 2> ", Out, ".err < /dev/null & echo $!"]))
     end,
     Given = maps:without([path, reader, keep], Options),
-    {ok, Pid, Info} = beamweave_controller:start(Given#{session => list_to_binary(Path)}),
+    {ok, Pid, Info} = beamweave_controller:start(Given#{session => list_to_binary(Path), shell => true}),
     eventually(fun() -> tool(["state", Path]) >= "2" end),
     #{path => Path, out => Out, controller => Pid, info => Info}.
 

@@ -36,8 +36,9 @@ struct trace *recording_open(const char *path, const char *or_else)
 		break;
 	case EINVAL:
 		fprintf(stderr,
-			"beamweave: %s: this is no recording of beamweave (no .bwt file). Give a "
-			"file that 'beamweave record' wrote.\n",
+			"beamweave: %s: this is no recording of beamweave (.bwt) and no trace file "
+			"of dbg (.trc). Give a file that 'beamweave record' or a trace port "
+			"wrote.\n",
 			shown);
 		break;
 	case ENODATA:

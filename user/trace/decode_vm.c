@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "terms.h"
+
 /* Bytes of a kind's fixed part; what follows it is a capture. 0: not known to this version. */
 static const uint16_t kind_bytes[RING_KINDS] = {
 	[RING_UNKNOWN] = sizeof(struct ring_other),
@@ -331,6 +333,20 @@ static struct text capture_find(struct vm_decoder *decoder, const struct ring_re
 	return (struct text){(const char *)record + fixed + sizeof(capture), capture.bytes};
 }
 
+/* Is it a trace message that can be decoded? */
+static bool term_good(const struct ring_record *record)
+{
+	const struct ring_term *term = (const struct ring_term *)record;
+	struct message_bytes bytes;
+	struct message_time time;
+	uint32_t kind;
+
+	if (record->bytes < sizeof(*term) || term->bytes > record->bytes - sizeof(*term))
+		return false;
+	bytes = terms_message(term);
+	return !message_peek(&bytes, &kind, &time);
+}
+
 /* Take the record at `at`. Returns 1 when it is one to give. */
 static int record_take(struct vm_decoder *decoder, struct event *event)
 {
@@ -346,7 +362,9 @@ static int record_take(struct vm_decoder *decoder, struct event *event)
 		return 0;
 	}
 	decoder->at += record->bytes;
-	if (record->kind >= RING_KINDS || record->bytes < kind_bytes[record->kind]) {
+	if (record->kind >= RING_KINDS ||
+	    (record->flags & RING_F_TERM ? !term_good(record)
+					 : record->bytes < kind_bytes[record->kind])) {
 		decoder->faults.damaged_records++;
 		gap_note(decoder, false);
 		return 0;
@@ -362,7 +380,7 @@ static int record_take(struct vm_decoder *decoder, struct event *event)
 		decoder->gap_to_ns = event->ts_ns;
 	}
 	decoder->accounted[record->kind]++;
-	if (!kind_bytes[record->kind]) {
+	if (!kind_bytes[record->kind] && !(record->flags & RING_F_TERM)) {
 		decoder->faults.unknown_records++;
 		return 0;
 	}
@@ -374,7 +392,8 @@ static int record_take(struct vm_decoder *decoder, struct event *event)
 	event->process = record->process;
 	event->flags = record->flags;
 	event->raw = record;
-	event->etf = capture_find(decoder, record);
+	event->etf = record->flags & RING_F_TERM ? (struct text){"", 0}
+						 : capture_find(decoder, record);
 	return 1;
 }
 

@@ -41,6 +41,7 @@ enum chunk_type {
 		9, /* struct chunk_sample, then a JSON object: counters that the recorder read */
 	CHUNK_END = 10, /* empty: the recording was closed in order */
 	CHUNK_VM_INFO = 11, /* struct ring_vm of the session */
+	CHUNK_TRC = 12, /* struct chunk_trc, then bytes of OTP's trace-port framing */
 };
 
 struct chunk_header {
@@ -85,6 +86,12 @@ struct chunk_task {
 
 struct chunk_sample {
 	uint64_t ts_ns;
+};
+
+/* A frame may lie across two chunks. */
+struct chunk_trc {
+	uint64_t offset; /* in the stream that the port sent */
+	uint64_t received_ns; /* CLOCK_MONOTONIC */
 };
 
 _Static_assert(sizeof(struct file_header) == 64, "file header");
@@ -157,12 +164,13 @@ struct file_reader {
 	struct chunk *chunks; /* in file order, all with good checksums */
 	size_t count;
 	struct file_damage damage;
+	bool trc; /* no chunks: the file is what a trace port of OTP wrote (trc.h) */
 };
 
 /*
  * Open and index: every chunk's checksum is verified once, here. Memory: 40 bytes a chunk. "-" and
- * pipes are first copied to an unnamed temporary file. Returns 0, -errno, -EINVAL (no .bwt), -EPROTO
- * (a newer version).
+ * pipes are first copied to an unnamed temporary file. Returns 0, -errno, -EINVAL (neither a .bwt nor
+ * what a trace port of OTP writes), -EPROTO (a newer version).
  */
 int file_open(struct file_reader *reader, const char *path);
 /* Read a chunk's payload into `buffer` of at least header.bytes. Returns 0, or -EIO when it changed. */

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "trc.h"
+
 #define SCAN_BYTES (1u << 20)
 
 /*
@@ -236,10 +238,15 @@ static int chunks_index(struct index_scan *scan)
 /* Does what was spooled so far still look like a recording? What never ends would fill the disk. */
 static bool spool_plausible(int fd, uint64_t bytes)
 {
-	char magic[sizeof(FILE_MAGIC) - 1];
+	const size_t magic = sizeof(FILE_MAGIC) - 1;
+	uint8_t begin[TRC_BEGIN_BYTES];
+	ssize_t found;
 
-	return bytes < sizeof(magic) || (pread(fd, magic, sizeof(magic), 0) == sizeof(magic) &&
-					 !memcmp(magic, FILE_MAGIC, sizeof(magic)));
+	if (bytes < sizeof(begin))
+		return true;
+	found = pread(fd, begin, sizeof(begin), 0);
+	return found == (ssize_t)sizeof(begin) &&
+	       (!memcmp(begin, FILE_MAGIC, magic) || trc_begins(begin, sizeof(begin)));
 }
 
 /* Copy what cannot be read at will to where it can. Returns a descriptor or -errno. */
@@ -305,6 +312,16 @@ static int input_open(const char *path)
 	return spool;
 }
 
+/* Is it no recording of ours, but what a trace port of OTP writes? */
+static bool trc_look(struct file_reader *reader)
+{
+	uint8_t begin[TRC_BEGIN_BYTES];
+	size_t bytes = reader->bytes < sizeof(begin) ? reader->bytes : sizeof(begin);
+
+	reader->trc = !bytes_read(reader->fd, begin, bytes, 0) && trc_begins(begin, bytes);
+	return reader->trc;
+}
+
 int file_open(struct file_reader *reader, const char *path)
 {
 	struct index_scan scan = {.reader = reader};
@@ -320,6 +337,8 @@ int file_open(struct file_reader *reader, const char *path)
 		goto cleanup;
 	}
 	reader->bytes = (uint64_t)status.st_size;
+	if (trc_look(reader))
+		return 0;
 	error = -EINVAL;
 	if (reader->bytes < sizeof(reader->header))
 		goto cleanup;

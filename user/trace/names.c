@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "names_intern.h"
+
 _Thread_local bool names_full;
 
 struct names *names_new(void)
@@ -43,6 +45,7 @@ void names_free(struct names *names)
 		free((void *)(uintptr_t)names->moments[i].text.data);
 		free((void *)(uintptr_t)names->moments[i].port);
 	}
+	names_intern_free(names->intern);
 	free(names->notes);
 	free(names->flags);
 	free(names->moments);
@@ -54,6 +57,11 @@ void names_set_vm(struct names *names, const struct ring_vm *vm)
 	names->vm_known = vm != NULL;
 	if (vm)
 		names->vm = *vm;
+}
+
+void names_set_ports_plain(struct names *names, bool plain)
+{
+	names->ports_plain = plain;
 }
 
 struct process *names_process_find(const struct names *names, uint64_t word)

@@ -20,6 +20,9 @@ void names_free(struct names *names);
 /* How the VM's pid words are to be read; NULL: as OTP 25 makes them. */
 void names_set_vm(struct names *names, const struct ring_vm *vm);
 
+/* Port words are made of the ports' numbers, whatever the release. */
+void names_set_ports_plain(struct names *names, bool plain);
+
 /* Take one entry of the dictionary. Entries that make no sense are left out. 0 or -ENOMEM. */
 int names_add(struct names *names, const struct ring_dict_entry *entry);
 

@@ -104,6 +104,8 @@ size_t names_process_put(const struct names *names, uint64_t word, char *buffer,
 				    (uint32_t)(word >> 19 & 0x1fff));
 		else
 			text_format(&text, "0x%llx", (unsigned long long)word);
+	} else if (tag == TAG_PORT && names->ports_plain) {
+		text_format(&text, "#Port<0.%llu>", (unsigned long long)(word >> 4));
 	} else if (tag == TAG_PORT && (!names->vm_known || names->vm.otp_release <= 25)) {
 		text_format(&text, "#Port<0.%u>", (uint32_t)(word >> 4 & 0xfffffff));
 	} else {

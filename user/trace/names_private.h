@@ -55,7 +55,10 @@ struct process {
 
 #define OWN_FEW 8
 
+struct names_intern;
+
 struct names {
+	struct names_intern *intern; /* names_intern.h; NULL: nothing interned */
 	uint64_t own[OWN_FEW]; /* asked for at every event */
 	uint32_t own_count; /* of all */
 	struct atom *atoms;
@@ -63,6 +66,7 @@ struct names {
 	struct process *processes;
 	struct ring_vm vm;
 	bool vm_known;
+	bool ports_plain;
 	char *flags;
 	char **notes;
 	size_t note_count;

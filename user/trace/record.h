@@ -65,6 +65,7 @@ struct event {
 		const struct ring_name *name;
 		const struct ring_port_open *port_open;
 		const struct ring_other *other;
+		const struct ring_term *term; /* RING_F_TERM: before it is decoded */
 		const struct probe_switch *sched_switch;
 		const struct probe_waking *waking;
 		const struct probe_migrate *migrate;

@@ -25,7 +25,12 @@ static int streams_make(struct trace *trace)
 	for (size_t i = 0; i < trace->cpu_count && !error; i++)
 		error = merge_add(&trace->merge, kernel_next, &trace->cpus[i]);
 	for (size_t i = 0; i < trace->thread_count && !error; i++)
-		error = merge_add(&trace->merge, vm_next, &trace->decoders[i]);
+		error = merge_add(trace->rings_have_terms ? &trace->rings : &trace->merge, vm_next,
+				  &trace->decoders[i]);
+	if (!error && trace->rings_have_terms)
+		error = merge_add(&trace->merge, terms_next, &trace->ring_terms);
+	if (!error && trace->trc.count)
+		error = merge_add(&trace->merge, terms_next, &trace->trc_terms);
 	return error;
 }
 
@@ -42,7 +47,7 @@ struct trace *trace_open(const char *path)
 		errno = -error;
 		return NULL;
 	}
-	error = trace_load(trace);
+	error = trace_load(trace, path);
 	if (!error)
 		error = trace_account(trace);
 	if (!error)
@@ -60,6 +65,7 @@ void trace_close(struct trace *trace)
 	if (!trace)
 		return;
 	merge_free(&trace->merge);
+	trace_terms_free(trace);
 	for (size_t i = 0; i < trace->thread_count; i++)
 		vm_decoder_free(&trace->decoders[i]);
 	for (size_t i = 0; i < trace->cpu_count; i++)
@@ -187,6 +193,7 @@ void trace_rewind(struct trace *trace)
 	/* Its memory is there since trace_open(): it cannot fail. */
 	for (size_t i = 0; i < trace->cpu_count; i++)
 		kernel_decoder_rewind(&trace->cpus[i]);
+	trace_terms_rewind(trace);
 	trace->side_next = 0;
 	merge_rewind(&trace->merge);
 }
@@ -200,7 +207,7 @@ const json_t *trace_meta(const struct trace *trace)
 
 bool trace_empty(const struct trace *trace)
 {
-	return !trace->file.count;
+	return !trace->file.count && !trace->file.trc;
 }
 
 const struct file_damage *trace_damage(const struct trace *trace)
@@ -222,7 +229,7 @@ const struct chunk_task *trace_tasks(const struct trace *trace, size_t *count)
 size_t trace_threads(const struct trace *trace, const struct trace_thread **threads)
 {
 	*threads = trace->threads;
-	return trace->thread_count;
+	return trace->thread_count + (trace->trc.count > 0);
 }
 
 size_t trace_kernel_counts(const struct trace *trace, const struct probe_counts **counts)

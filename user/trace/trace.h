@@ -14,7 +14,7 @@
 
 struct trace;
 
-/* Open a .bwt file. NULL with errno as file_open() gives it. */
+/* Open a .bwt file, or what a trace port of OTP wrote (.trc), with its wrapped set. NULL with errno as file_open() gives it. */
 struct trace *trace_open(const char *path);
 void trace_close(struct trace *trace);
 
@@ -30,6 +30,11 @@ bool trace_empty(const struct trace *trace);
 const struct file_damage *trace_damage(const struct trace *trace);
 /* The VM as the tracer found it; NULL when it was not attached. */
 const struct ring_vm *trace_vm(const struct trace *trace);
+
+/* Did the VM's events come as trace messages (a trace port, an IP port, a .trc file)? */
+bool trace_by_message(const struct trace *trace);
+/* A file of trace messages that tell no date: what trace_wall_ns() gives counts from 0 then. */
+bool trace_dateless(const struct trace *trace);
 
 /* First clock snapshot and last, the recording's ends. */
 uint64_t trace_start_ns(const struct trace *trace);
@@ -90,7 +95,7 @@ uint64_t trace_own_all(const struct trace *trace);
 /*
  * Accounts. For each thread and kind, over the whole file:
  *   recorded == given by trace_next() + own events + unknown kinds + losses "overwritten", "damaged"
- *   discarded == losses "discarded"
+ *   discarded == losses "discarded", "dropped by the trace port"
  * when trace_thread.counted. Events of threads that found no entry in the VM's thread table are a
  * loss of ring LOSS_UNCLAIMED and kind RING_UNKNOWN.
  */

@@ -8,9 +8,8 @@
 
 #define SIDES_MAX UINT32_MAX
 
-static int loss_add(void *context, const struct loss *loss)
+int trace_loss_add(struct trace *trace, const struct loss *loss)
 {
-	struct trace *trace = context;
 	struct loss_note note = {.from_ns = loss->from_ns,
 				 .to_ns = loss->to_ns,
 				 .why = loss->why,
@@ -49,6 +48,11 @@ static int loss_add(void *context, const struct loss *loss)
 	return 0;
 }
 
+static int loss_add(void *context, const struct loss *loss)
+{
+	return trace_loss_add(context, loss);
+}
+
 static void faults_add(struct file_damage *damage, const struct decode_faults *faults)
 {
 	damage->damaged_records += faults->damaged_records;
@@ -56,7 +60,7 @@ static void faults_add(struct file_damage *damage, const struct decode_faults *f
 	damage->clamped_records += faults->clamped_records;
 }
 
-static void span_widen(struct trace *trace, uint64_t ts_ns)
+void trace_span_widen(struct trace *trace, uint64_t ts_ns)
 {
 	if (ts_ns < trace->first_ns)
 		trace->first_ns = ts_ns;
@@ -89,6 +93,18 @@ static void thread_count(struct trace_thread *thread, const struct vm_decoder *d
 	}
 }
 
+/* The message's own time, without the order that the reorder window will bring. */
+static void term_time(struct trace *trace, struct event *event)
+{
+	struct message_bytes bytes = terms_message(event->term);
+	struct message_time time;
+	uint32_t kind;
+
+	trace->rings_have_terms = true;
+	if (!message_peek(&bytes, &kind, &time))
+		event->ts_ns = terms_time(&trace->ring_terms.clock, &time, event->ts_ns);
+}
+
 static int ring_account(struct trace *trace, uint32_t ring)
 {
 	struct vm_decoder *decoder = &trace->decoders[ring];
@@ -99,10 +115,10 @@ static int ring_account(struct trace *trace, uint32_t ring)
 	decoder->loss_fn = loss_add;
 	decoder->loss_context = trace;
 	while ((found = vm_decoder_next(decoder, &event)) > 0) {
-		span_widen(trace, event.ts_ns);
-		if (names_own(trace->names, event.process))
-			trace->own[event.kind]++;
-		error = names_learn(trace->names, &event);
+		if (event.flags & RING_F_TERM)
+			term_time(trace, &event);
+		trace_span_widen(trace, event.ts_ns);
+		error = trace_term_learn(trace, &trace->ring_terms, &event);
 		if (error)
 			return error;
 	}
@@ -130,7 +146,7 @@ static int unclaimed_account(struct trace *trace)
 	loss.from_ns = trace->clock_count ? trace->clocks[0].monotonic_ns : loss.to_ns;
 	if (loss.from_ns > loss.to_ns)
 		loss.from_ns = loss.to_ns;
-	return loss.count ? loss_add(trace, &loss) : 0;
+	return loss.count ? trace_loss_add(trace, &loss) : 0;
 }
 
 /* ---- The kernel's CPUs ---- */
@@ -150,7 +166,7 @@ static int counts_account(struct trace *trace, uint32_t cpu, const struct probe_
 	loss.from_ns = counts->loss_first_ns > before->loss_last_ns ? counts->loss_first_ns
 								    : before->loss_last_ns;
 	loss.to_ns = counts->loss_last_ns > loss.from_ns ? counts->loss_last_ns : loss.from_ns;
-	return loss.count ? loss_add(trace, &loss) : 0;
+	return loss.count ? trace_loss_add(trace, &loss) : 0;
 }
 
 /* All COUNTS chunks of a CPU, in file order. *last: where the newest stands; SIZE_MAX: nowhere. */
@@ -200,7 +216,7 @@ static int damaged_account(struct trace *trace, const struct kernel_decoder *dec
 		loss.from_ns = trace_start_ns(trace);
 	if (loss.to_ns < loss.from_ns)
 		loss.to_ns = loss.from_ns;
-	return loss_add(trace, &loss);
+	return trace_loss_add(trace, &loss);
 }
 
 static int cpu_read(struct trace *trace, struct kernel_decoder *decoder)
@@ -211,7 +227,7 @@ static int cpu_read(struct trace *trace, struct kernel_decoder *decoder)
 	if (found)
 		return found;
 	while ((found = kernel_decoder_next(decoder, &event)) > 0)
-		span_widen(trace, event.ts_ns);
+		trace_span_widen(trace, event.ts_ns);
 	faults_add(&trace->file.damage, &decoder->faults);
 	return found;
 }
@@ -295,6 +311,8 @@ int trace_account(struct trace *trace)
 		error = cpu_account(trace, cpu);
 	if (!error)
 		error = unclaimed_account(trace);
+	if (!error)
+		error = trace_terms_account(trace);
 	if (error)
 		return error;
 	names_settle(trace->names);

@@ -106,7 +106,8 @@ static int dict_walk(struct load *load)
 	int error = 0;
 
 	while (!error && ring_dict_next(load->dict, load->dict_bytes, &position, &entry))
-		error = names_add(load->trace->names, entry);
+		error = entry->type == RING_DICT_CLOCK ? trace_clock_add(load->trace, entry)
+						       : names_add(load->trace->names, entry);
 	return error;
 }
 
@@ -167,6 +168,7 @@ static int chunk_load(struct load *load, size_t index)
 		stream_note(load, chunk);
 		return 0;
 	case CHUNK_SAMPLE:
+	case CHUNK_TRC:
 	case CHUNK_END:
 		return 0;
 	case CHUNK_THREADS:
@@ -324,7 +326,7 @@ static int clock_compare(const void *left, const void *right)
 	return a->monotonic_ns < b->monotonic_ns ? -1 : a->monotonic_ns > b->monotonic_ns;
 }
 
-int trace_load(struct trace *trace)
+int trace_load(struct trace *trace, const char *path)
 {
 	struct load load = {.trace = trace};
 	uint32_t largest = 0;
@@ -346,6 +348,8 @@ int trace_load(struct trace *trace)
 		qsort(trace->clocks, trace->clock_count, sizeof(*trace->clocks), clock_compare);
 	if (!error && !trace->meta)
 		error = (trace->meta = json_object()) ? 0 : -ENOMEM;
+	if (!error && trace->file.trc)
+		error = trace_terms_meta(trace);
 	if (!error)
 		error = entries_load(&load);
 	if (!error)
@@ -353,7 +357,7 @@ int trace_load(struct trace *trace)
 	if (!error)
 		error = decoders_fill(&load);
 	if (!error)
-		names_set_vm(trace->names, trace->vm_known ? &trace->vm : NULL);
+		error = trace_terms_load(trace, path);
 	free(load.payload);
 	free(load.dict);
 	return error;

@@ -7,7 +7,9 @@
 #include "decode.h"
 #include "merge.h"
 #include "names.h"
+#include "terms.h"
 #include "trace.h"
+#include "trc.h"
 
 /* A loss with its counts kept sparse: there may be one for each sub-buffer. */
 struct loss_note {
@@ -67,11 +69,37 @@ struct trace {
 
 	uint64_t own[RING_KINDS];
 	struct merge merge;
+
+	/* Trace messages: in records of the rings, and in frames of OTP's trace ports. */
+	struct ring_dict_clock *vm_clocks; /* by clock_ns */
+	size_t vm_clock_count;
+	bool rings_have_terms;
+	struct merge rings; /* the rings in order of arrival, when they have */
+	struct terms ring_terms, trc_terms;
+	struct trc trc; /* count 0: no frames */
+	uint64_t times[3]; /* messages in frames by enum message_clock */
 };
 
 /* Fill an opened file's trace from its chunks. 0 or -errno. */
-int trace_load(struct trace *trace);
+int trace_load(struct trace *trace, const char *path);
 /* Read all records once: accounts, losses, names. After trace_load(). */
 int trace_account(struct trace *trace);
+int trace_loss_add(struct trace *trace, const struct loss *loss);
+void trace_span_widen(struct trace *trace, uint64_t ts_ns);
+
+/* ---- trace_terms.c ---- */
+
+/* RING_DICT_CLOCK. */
+int trace_clock_add(struct trace *trace, const struct ring_dict_entry *entry);
+/* After the chunks were loaded: where messages come from, and how their words are made. */
+int trace_terms_load(struct trace *trace, const char *path);
+/* META of a file that has none. */
+int trace_terms_meta(struct trace *trace);
+/* Read all frames once. */
+int trace_terms_account(struct trace *trace);
+/* What an event says of names, decoded first when it is a message. 0 or -errno. */
+int trace_term_learn(struct trace *trace, const struct terms *terms, struct event *event);
+void trace_terms_rewind(struct trace *trace);
+void trace_terms_free(struct trace *trace);
 
 #endif

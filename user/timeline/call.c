@@ -19,6 +19,7 @@ struct call_frame {
 	int64_t begin; /* d0; -1 unknown */
 	int64_t limit; /* L */
 	uint32_t mfa;
+	bool named; /* return_from or exception_from names it, and no other that it may be */
 	char *arguments;
 	uint32_t argument_bytes;
 };
@@ -27,6 +28,7 @@ struct call_stack {
 	struct call_frame *frames;
 	uint32_t count, capacity;
 	uint64_t beyond; /* with return_trace: calls on the stack that are not kept */
+	bool valued; /* the last that was heard is a return_from or exception_from */
 };
 
 void calls_free(struct calls *calls)
@@ -66,7 +68,8 @@ static void call_emit(struct calls *calls, struct process *process, uint64_t ts_
 		interval.parent = stack->frames[stack->count - 2].id;
 		interval.caller = stack->frames[stack->count - 2].mfa;
 	}
-	if (frame->begin < 0 && (how == CALL_RETURNED || how == CALL_TAIL) && !calls->returns)
+	/* Without depths it may have ended long ago, unseen: only its name in its end is proof. */
+	if (frame->begin < 0 && !frame->named)
 		interval.certain = false;
 	/* What ended it, and another call of the same depth, may be among the lost events. */
 	if (frame->start_ns <= calls->lost_until_ns) {
@@ -94,24 +97,25 @@ static void call_begin(struct calls *calls, const struct process *process, struc
 	frame->start_ns = event->ts_ns;
 	frame->gc_before_ns = gc_total_ns(process, event->ts_ns);
 	frame->mfa = event->call->mfa;
+	frame->named = false;
 	frame->arguments = event->etf.bytes ? malloc(event->etf.bytes) : NULL;
 	frame->argument_bytes = frame->arguments ? event->etf.bytes : 0;
 	if (frame->arguments)
 		memcpy(frame->arguments, event->etf.data, event->etf.bytes);
 }
 
-/* More levels than are kept: a call without a duration. */
-static void call_overflow(struct calls *calls, const struct process *process,
-			  const struct event *event)
+/* A call without a duration: there are more levels than are kept, or none of which an end is told. */
+static void call_point(struct calls *calls, const struct process *process,
+		       const struct event *event)
 {
 	const struct call_frame *top = call_top(process);
 	struct call_interval interval = {
 		.id = ++calls->last_id,
-		.parent = top->id,
+		.parent = top ? top->id : 0,
 		.process = process->totals.process,
 		.mfa = event->call->mfa,
-		.caller = top->mfa,
-		.level = CALL_LEVELS,
+		.caller = top ? top->mfa : RING_NO_INDEX,
+		.level = top ? CALL_LEVELS : 0,
 		.start_ns = event->ts_ns,
 		.end_ns = event->ts_ns,
 		.how = CALL_LOST,
@@ -134,11 +138,12 @@ static int call_push(struct calls *calls, struct process *process, const struct 
 			return -ENOMEM;
 	}
 	if (stack->count == CALL_LEVELS) {
-		call_overflow(calls, process, event);
+		call_point(calls, process, event);
 		stack->beyond += calls->returns;
 		return 0;
 	}
 	stack->beyond = 0;
+	stack->valued = false;
 	if (stack->count == stack->capacity) {
 		uint32_t capacity = stack->capacity ? stack->capacity * 2 : 8;
 		struct call_frame *frames =
@@ -163,6 +168,10 @@ int call_event(struct calls *calls, struct process *process, const struct event 
 	int64_t depth = call->depth, nearest = 0;
 	struct call_frame *top;
 
+	if (calls->endless) {
+		call_point(calls, process, event);
+		return 0;
+	}
 	if (!calls->frame_words || call->depth == RING_NO_DEPTH)
 		return call_push(calls, process, event, -1, -1);
 	if (call->frame != RING_NO_DEPTH)
@@ -211,7 +220,10 @@ void call_return_to(struct calls *calls, struct process *process, const struct e
 		return;
 	if (!calls->frame_words || record->depth == RING_NO_DEPTH) {
 		level = call_find(process, record->mfa);
-		call_pop(calls, process, event->ts_ns, CALL_RETURNED);
+		/* The call that returns here has been named already. */
+		if (!process->calls->valued)
+			call_pop(calls, process, event->ts_ns, CALL_RETURNED);
+		process->calls->valued = false;
 		while (level >= 0 && process->calls->count > level + 1)
 			call_pop(calls, process, event->ts_ns, CALL_UNSEEN);
 		return;
@@ -219,6 +231,20 @@ void call_return_to(struct calls *calls, struct process *process, const struct e
 	while ((top = call_top(process)) && (top->begin >= depth || top->begin < 0))
 		call_pop(calls, process, event->ts_ns,
 			 top->begin == depth ? CALL_RETURNED : CALL_UNSEEN);
+}
+
+/*
+ * Is there no other call of the same function on the stack? A match specification may trace the end of
+ * some calls of a function and not of others.
+ */
+static bool call_alone(const struct call_stack *stack, uint32_t level)
+{
+	if (level > SEARCH_LEVELS)
+		return false;
+	for (uint32_t i = 0; i < level; i++)
+		if (stack->frames[i].mfa == stack->frames[level].mfa)
+			return false;
+	return true;
 }
 
 void call_value(struct calls *calls, struct process *process, const struct event *event)
@@ -238,6 +264,8 @@ void call_value(struct calls *calls, struct process *process, const struct event
 		return;
 	while (stack->count > level + 1)
 		call_pop(calls, process, event->ts_ns, CALL_UNSEEN);
+	stack->valued = record->depth == RING_NO_DEPTH;
+	stack->frames[level].named = call_alone(stack, (uint32_t)level);
 	call_emit(calls, process, event->ts_ns, how, event->etf);
 	free(stack->frames[--stack->count].arguments);
 }

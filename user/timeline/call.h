@@ -19,7 +19,9 @@
  *   is traced) is CALL_UNSEEN: its end is the event that shows it, an upper bound.
  * - With --capture return there are no return_to frames but those of return_trace, one for each call, tail
  *   calls too: return_from and exception_from name the end of each, and a tail call nests in its caller.
- * - Without depths (a trace port, an unknown VM) ends are guessed by name and not certain.
+ * - Without depths (a trace port, an unknown VM) an end is certain only when return_from or exception_from
+ *   names it and one call of that name is on the stack; return_to ends the top call, not certain, unless
+ *   that end was named just before. Where nothing tells of ends, calls are CALL_LOST with no duration.
  *
  * A process's stack of chains holds CALL_LEVELS at most; calls further up are given out at once as
  * CALL_LOST with no duration.
@@ -37,6 +39,7 @@ struct calls {
 	uint32_t frame_words; /* F; 0: depths mean nothing */
 	uint32_t return_slack; /* k */
 	bool returns; /* functions are traced with return_trace */
+	bool endless; /* the whole recording has no event that tells of an end */
 	uint64_t last_id;
 	uint64_t lost_until_ns; /* of the losses that have begun, the latest end */
 	uint8_t *hibernate; /* by MFA index: 0 not looked, 1 no, 2 it is erlang:hibernate/3 */

@@ -134,6 +134,22 @@ static bool flags_have(const char *flags, const char *flag)
 	return false;
 }
 
+/* Are there calls of a trace port, and no events that tell of their ends? */
+static bool frames_endless(const struct trace *trace)
+{
+	static const uint8_t ends[] = {RING_RETURN_TO, RING_RETURN_FROM, RING_EXCEPTION_FROM};
+	const struct trace_thread *threads;
+	size_t count = trace_threads(trace, &threads);
+	uint64_t found = 0;
+
+	if (!trace_by_message(trace))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		for (size_t kind = 0; kind < sizeof(ends); kind++)
+			found += threads[i].recorded[ends[kind]] + threads[i].discarded[ends[kind]];
+	return !found;
+}
+
 struct timeline *timeline_new(struct trace *trace, const struct timeline_sink *sink,
 			      uint64_t min_stall_ns)
 {
@@ -160,6 +176,7 @@ struct timeline *timeline_new(struct trace *trace, const struct timeline_sink *s
 	if (trace && trace_flags(trace))
 		timeline->calls.returns = flags_have(trace_flags(trace), "call") &&
 					  !flags_have(trace_flags(trace), "return_to");
+	timeline->calls.endless = trace && frames_endless(trace);
 	messages_init(&timeline->messages, &timeline->sink, &timeline->processes, trace);
 	timeline->gcs.sink = &timeline->sink;
 	timeline->gcs.ended = timeline_gc_ended;

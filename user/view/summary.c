@@ -230,8 +230,11 @@ static json_t *summary_json(void *state)
 	json_object_set_new(object, "vm", meta_json(report, "vm", json_object()));
 	json_object_set_new(object, "host", host_json(summary));
 	json_object_set_new(object, "start_ns", section_json_number(report->start_ns));
-	json_object_set_new(object, "wall_start",
-			    json_string(moment_iso(wall, report->trace, report->start_ns)));
+	json_object_set_new(
+		object, "wall_start",
+		trace_dateless(report->trace)
+			? json_null()
+			: json_string(moment_iso(wall, report->trace, report->start_ns)));
 	json_object_set_new(object, "duration_ns",
 			    section_json_number(report->end_ns - report->start_ns));
 	json_object_set_new(object, "clock", json_string("CLOCK_MONOTONIC"));
@@ -250,6 +253,20 @@ static json_t *summary_json(void *state)
 	return object;
 }
 
+/* What another tracer than the NIF means for the figures; NULL: nothing. */
+static const char *tracer_text(const char *tracer)
+{
+	if (!strcmp(tracer, "trc"))
+		return "a trace file (.trc): only what the VM sent to its trace port is known";
+	if (!strcmp(tracer, "port"))
+		return "traced by the trace port: times are the messages' own, without stack "
+		       "depths";
+	if (!strcmp(tracer, "ip"))
+		return "traced by OTP's IP trace port: times are the messages' own, without stack "
+		       "depths";
+	return NULL;
+}
+
 static void vm_print(const struct report *report, FILE *out)
 {
 	const json_t *attached = meta_at(report->trace, "vm.attached");
@@ -257,6 +274,7 @@ static void vm_print(const struct report *report, FILE *out)
 	const char *why = meta_string(report->trace, "vm.why");
 	const char *fix = meta_string(report->trace, "vm.fix");
 	int64_t schedulers = meta_number(report->trace, "vm.schedulers");
+	const char *tracer = meta_string(report->trace, "tracer");
 	size_t index;
 	json_t *flag;
 
@@ -269,6 +287,8 @@ static void vm_print(const struct report *report, FILE *out)
 		if (fix && *fix)
 			page_print(out, 2, 4, "fix: %s", fix);
 	}
+	if (tracer && tracer_text(tracer))
+		page_print(out, 2, 4, "%s", tracer_text(tracer));
 	if (schedulers > 0)
 		page_print(out, 2, 4, "%lld schedulers", (long long)schedulers);
 	if (json_is_string(flags))

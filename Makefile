@@ -5,7 +5,7 @@
 #   make check    install what is missing, build, run all tests
 #   make bench    what tracing costs on this machine, as ratios
 #   make lint     clang-format, shellcheck, dialyzer        make format   rewrite with clang-format
-#   make install  PREFIX=/usr/local DESTDIR=
+#   make install  PREFIX=/usr/local DESTDIR=        make uninstall   make deb   a Debian package
 #   V=1 shows the commands.
 
 VERSION := 0.1.0
@@ -34,7 +34,7 @@ endif
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .SECONDARY:
-.PHONY: all demo check check-unit bench lint format install clean deps-build deps-demo deps-test tests vmlinux dialyzer soak fuzz
+.PHONY: all demo check check-unit bench lint format install uninstall deb man clean deps-build deps-demo deps-test tests vmlinux dialyzer soak fuzz
 .DEFAULT_GOAL := all
 
 ROOMS := user user/cmd user/view user/timeline user/capture user/trace
@@ -48,11 +48,12 @@ LDLIBS := -L$(ERL_LIB) -lbpf -lelf -lz -lzstd -ljansson -lxxhash -lseccomp -lei 
 # ---- packages --------------------------------------------------------------------------------
 
 PACKAGES_BUILD := gcc make clang bpftool libbpf-dev libelf-dev zlib1g-dev libzstd-dev libjansson-dev \
-	libxxhash-dev libseccomp-dev uthash-dev erlang-base erlang-dev
+	libxxhash-dev libseccomp-dev uthash-dev erlang-base erlang-dev help2man
 PACKAGES_DEMO := $(PACKAGES_BUILD) jq hostname procps
 PACKAGES_TEST := $(PACKAGES_DEMO) bats bats-assert bats-support libcmocka-dev protobuf-compiler \
 	python3 shellcheck clang-format libclang-rt-14-dev erlang-dialyzer erlang-tools \
-	erlang-runtime-tools erlang-eunit rabbitmq-server amqp-tools iproute2 util-linux git
+	erlang-runtime-tools erlang-eunit rabbitmq-server amqp-tools iproute2 util-linux git \
+	mandoc zsh dpkg-dev
 
 # $(call need,PACKAGES): install what is missing where that is allowed, otherwise name it and stop.
 define need
@@ -298,12 +299,51 @@ dialyzer: $(PLT) $(BEAMS)
 
 LIBDIR := $(PREFIX)/lib/beamweave
 
-install: all
+# ---- manual pages: what --help says, and what user/man/ adds ------------------------------------
+
+MAN_SRC := $(wildcard user/man/*.h2m)
+MAN_NAMES := $(patsubst user/man/%.h2m,%,$(MAN_SRC))
+MAN := $(MAN_NAMES:%=$(BUILD)/man/%.1)
+# beamweave.1 is of the program, COMMAND.1 of a command.
+man_page = beamweave$(if $(filter-out beamweave,$(1)),-$(1)).1
+
+$(BUILD)/man/%.1: user/man/%.h2m $(PROGRAM)
+	$(call say,MAN,$@)
+	@mkdir -p $(@D)
+	$(Q)help2man --no-info --section 1 --version-string "$(VERSION)" --source "beamweave $(VERSION)" \
+		--include $< "$(PROGRAM)$(if $(filter-out beamweave,$*), $*)" -o $@
+
+man: $(MAN)
+
+# ---- installing --------------------------------------------------------------------------------
+
+MAN_DIR := $(DESTDIR)$(PREFIX)/share/man/man1
+BASH_DIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH_DIR := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+
+install: all man
 	install -D -m 0755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/beamweave
 	install -d $(DESTDIR)$(LIBDIR)/ebin $(DESTDIR)$(LIBDIR)/priv
 	install -m 0644 $(BEAMS) $(BUILD)/ebin/beamweave.app $(DESTDIR)$(LIBDIR)/ebin
 	install -m 0755 $(TRACER) $(DESTDIR)$(LIBDIR)/priv/beamweave_tracer.so
-	install -D -m 0644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/beamweave/LICENSE
+	$(foreach name,$(MAN_NAMES),install -D -m 0644 $(BUILD)/man/$(name).1 \
+		$(MAN_DIR)/$(call man_page,$(name)) &&) true
+	install -D -m 0644 user/completion/beamweave.bash $(BASH_DIR)/beamweave
+	install -D -m 0644 user/completion/_beamweave $(ZSH_DIR)/_beamweave
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/doc/beamweave LICENSE LICENSES/*
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/beamweave $(BASH_DIR)/beamweave $(ZSH_DIR)/_beamweave \
+		$(foreach name,$(MAN_NAMES),$(MAN_DIR)/$(call man_page,$(name)))
+	rm -rf $(DESTDIR)$(LIBDIR) $(DESTDIR)$(PREFIX)/share/doc/beamweave
+
+# What the program links against becomes what the package depends on.
+DEB_ARCH := $(shell dpkg --print-architecture 2>/dev/null)
+DEB := $(BUILD)/beamweave_$(VERSION)_$(DEB_ARCH).deb
+
+deb: all man
+	$(call say,DEB,$(DEB))
+	$(Q)user/package/deb "$(BUILD)/deb" "$(VERSION)" "$(DEB_ARCH)" "$(DEB)"
 
 clean:
 	rm -rf $(BUILD)

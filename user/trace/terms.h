@@ -8,7 +8,7 @@
  */
 
 #include "merge.h"
-#include "message.h"
+#include "trace_message.h"
 #include "reorder.h"
 
 /* How the times of messages become those of events. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DROPPED "dropped by the trace port"
@@ -81,6 +82,15 @@ static int note_add(struct trace *trace, const char *note)
 	return names_add(trace->names, entry);
 }
 
+/* What came through a pipe, or by a descriptor's name, has no neighbours. */
+static bool path_is_file(const struct trace *trace, const char *path)
+{
+	struct stat named, opened;
+
+	return !lstat(path, &named) && S_ISREG(named.st_mode) && !fstat(trace->file.fd, &opened) &&
+	       named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
 static int set_add(struct trace *trace, const char *path)
 {
 	int fd = dup(trace->file.fd), error;
@@ -88,9 +98,8 @@ static int set_add(struct trace *trace, const char *path)
 
 	if (fd < 0)
 		return -errno;
-	/* What came through a pipe has no neighbours. */
-	error = strcmp(path, "-") ? trc_add_set(&trace->trc, path, fd, &note)
-				  : trc_add_file(&trace->trc, fd);
+	error = path_is_file(trace, path) ? trc_add_set(&trace->trc, path, fd, &note)
+					  : trc_add_file(&trace->trc, fd);
 	if (!error && note)
 		error = note_add(trace, note);
 	free(note);

@@ -9,7 +9,7 @@
  */
 
 #include "file.h"
-#include "message.h"
+#include "trace_message.h"
 
 /* Of a message more is left out in its middle: the last TRC_TAIL_BYTES hold its time. */
 #define TRC_MESSAGE_MAX (1u << 20)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BEAMWEAVE_MESSAGE_PRIVATE_H
-#define BEAMWEAVE_MESSAGE_PRIVATE_H
+#ifndef BEAMWEAVE_TRACE_MESSAGE_PRIVATE_H
+#define BEAMWEAVE_TRACE_MESSAGE_PRIVATE_H
 
 /* What the files of trace messages share and nobody else sees. */
 
-#include "message.h"
+#include "trace_message.h"
 
 #define MESSAGE_ELEMENTS_MAX 8
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "message.h"
+#include "trace_message.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "message_private.h"
+#include "trace_message_private.h"
 
 /* Where a timestamp begins, from the end: {Time, Unique} of two 64-bit numbers at most. */
 #define TIME_BYTES_MAX 24

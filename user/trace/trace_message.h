@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BEAMWEAVE_MESSAGE_H
-#define BEAMWEAVE_MESSAGE_H
+#ifndef BEAMWEAVE_TRACE_MESSAGE_H
+#define BEAMWEAVE_TRACE_MESSAGE_H
 
 /*
  * Trace messages as erlang:trace/3 describes them, in External Term Format, to the events that the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fingerprints of terms in External Term Format: what erl/c_src/term.c makes of the terms themselves. */
-#include "message.h"
+#include "trace_message.h"
 
 #include <string.h>
 

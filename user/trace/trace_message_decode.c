@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the parts of a trace message to the record that the tracer in the VM would have written. */
-#include "message_private.h"
+#include "trace_message_private.h"
 
 #include <errno.h>
 #include <string.h>

@@ -114,6 +114,10 @@ ERL_NIF_TERM event_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 		/* relaxed: a statistic, read by the reader at the end */
 		atomic_fetch_add_explicit(&e.ring->control->unclaimed_discarded, 1,
 					  memory_order_relaxed);
+	/* relaxed: set before any tracee had this session */
+	else if (__builtin_expect(atomic_load_explicit(&e.session->counting, memory_order_relaxed),
+				  0))
+		ring_discard(e.writer, e.now_ns, kind);
 	else
 		event_record(&e, kind);
 leave:

@@ -66,7 +66,8 @@ struct ring_writer *session_claim(struct session_thread *thread, struct session 
 	uint64_t esdp = 0;
 	uint32_t number = 0;
 
-	vm_scheduler(env, tracee, &esdp, &number);
+	if (env)
+		vm_scheduler(env, tracee, &esdp, &number);
 	memset(writer, 0, sizeof(*writer));
 	thread->dirty = role == RING_ROLE_DIRTY_CPU || role == RING_ROLE_DIRTY_IO;
 	thread->place[slot].claimed =
@@ -141,6 +142,8 @@ int session_open(const char *path, const struct session_options *options, uint64
 	session->ring.header->target_pid = system_pid();
 	/* relaxed, here and below: published with the number */
 	atomic_store_explicit(&session->live, SESSION_LIVE, memory_order_relaxed);
+	atomic_store_explicit(&session->counting, false, memory_order_relaxed);
+	atomic_store_explicit(&session->port_lag_ns, 0, memory_order_relaxed);
 	*state = (atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed) + 1) *
 			 SESSION_MAX +
 		 slot;

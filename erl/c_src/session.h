@@ -45,6 +45,9 @@ struct session_options {
 struct session {
 	_Atomic uint64_t state; /* as tracees carry it; 0: closed, nobody may enter */
 	_Atomic uint32_t live; /* enum session_live, as last seen on the control page */
+	/* A trace port records it: what comes to the NIF is only counted, as discarded. */
+	_Atomic bool counting;
+	_Atomic uint64_t port_lag_ns; /* of the newest event at the port, by its own time */
 	struct session_options options;
 	struct ring ring;
 };
@@ -110,7 +113,7 @@ static inline void session_leave(struct session_thread *thread)
 	atomic_store_explicit(&thread->busy, 0, memory_order_release);
 }
 
-/* Slow path of session_writer(): claim this thread's entry. */
+/* Slow path of session_writer(): claim this thread's entry. `env` may be NULL. */
 struct ring_writer *session_claim(struct session_thread *thread, struct session *session,
 				  ErlNifEnv *env, uint64_t tracee);
 
@@ -133,6 +136,17 @@ static inline struct ring_writer *session_writer(struct session_thread *thread,
 		return session_claim(thread, session, env, tracee);
 	if (__builtin_expect(thread->place[slot].unidentified, 0))
 		session_identify(thread, state, env, tracee);
+	return thread->place[slot].claimed ? &thread->place[slot].writer : NULL;
+}
+
+/* The same for a driver's callback, which has no environment. */
+static inline struct ring_writer *session_writer_port(struct session_thread *thread,
+						      struct session *session, uint64_t state)
+{
+	uint32_t slot = (uint32_t)(state % SESSION_MAX);
+
+	if (__builtin_expect(thread->place[slot].state != state, 0))
+		return session_claim(thread, session, NULL, 0);
 	return thread->place[slot].claimed ? &thread->place[slot].writer : NULL;
 }
 

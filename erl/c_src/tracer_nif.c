@@ -16,9 +16,11 @@
 #include "session.h"
 #include "system.h"
 #include "term.h"
+#include "tracer_port.h"
 #include "vm.h"
 
 #define PATH_BYTES 4096
+#define NAME_BYTES 256
 
 /* Long enough that a dirty call does not end before the next one is taken by another thread. */
 #define VISIT_NS 1000000
@@ -396,14 +398,43 @@ static ERL_NIF_TERM nif_vm_publish(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
 	return atom(env, "ok");
 }
 
+static ERL_NIF_TERM nif_port_driver(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+	const char *name = tracer_port_driver();
+
+	(void)argc;
+	(void)argv;
+	return name ? enif_make_string(env, name, ERL_NIF_LATIN1) : error(env, -ENOENT);
+}
+
+static ERL_NIF_TERM nif_port_lag(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+	struct session *session = enter(env, argv[0]);
+	uint64_t lag_ns;
+
+	(void)argc;
+	if (!session)
+		return error(env, -ENOENT);
+	/* relaxed: a figure that changes all the time */
+	lag_ns = atomic_load_explicit(&session->port_lag_ns, memory_order_relaxed);
+	session_leave(session_thread());
+	return enif_make_uint64(env, lag_ns);
+}
+
+/* Info: {Release, Name of the library's file without its ending}. */
 static int load(ErlNifEnv *env, void **data, ERL_NIF_TERM info)
 {
+	const ERL_NIF_TERM *parts;
+	char name[NAME_BYTES];
 	unsigned int release;
-	int rc;
+	int rc, arity;
 
 	(void)data;
-	if (!enif_get_uint(env, info, &release))
+	if (!enif_get_tuple(env, info, &arity, &parts) || arity != 2 ||
+	    !enif_get_uint(env, parts[0], &release))
 		return -EINVAL;
+	if (enif_get_string(env, parts[1], name, sizeof(name), ERL_NIF_LATIN1) > 0)
+		tracer_port_name(name);
 	rc = term_init(env, release);
 	if (rc)
 		return rc;
@@ -444,6 +475,8 @@ static ErlNifFunc functions[] = {
 	{"learn_end", 2, nif_learn_end, 0},
 	{"depth", 0, nif_depth, 0},
 	{"term_check", 1, nif_term_check, 0},
+	{"port_driver", 0, nif_port_driver, 0},
+	{"port_lag", 1, nif_port_lag, 0},
 };
 
 ERL_NIF_INIT(beamweave_tracer, functions, load, NULL, upgrade, NULL)

@@ -12,13 +12,14 @@
 -export([clock/0, word/1, open_session/5, close_session/1, create_session/4, session_bytes/1,
          poll/1, set_tracer/3, set_run/2, set_names/3, put/4, publish/1, publish_dirty/3]).
 -export([vm_check/3, vm_publish/3, learn_begin/0, learn_end/2, depth/0, term_check/1]).
+-export([port_driver/0, port_lag/1]).
 -export_type([session/0, word/0, error/0]).
 
 -on_load(load/0).
 -nifs([enabled/3, trace/5, clock/0, word/1, open_session/5, close_session/1, create_session/4,
        session_bytes/1, poll/1, set_tracer/3, set_run/2, set_names/3, put/4, publish/1,
        publish_dirty/3, vm_check/3, vm_publish/3, learn_begin/0, learn_end/2, depth/0,
-       term_check/1]).
+       term_check/1, port_driver/0, port_lag/1]).
 
 -type session() :: non_neg_integer().
 %% The number of an open session; 0 is what the known nest of `beamweave_vm' is traced with.
@@ -31,7 +32,28 @@
 -spec load() -> ok | {error, term()}.
 load() ->
     Release = list_to_integer(erlang:system_info(otp_release)),
-    erlang:load_nif(filename:rootname(library(), ".so"), Release).
+    Path = filename:rootname(library(), ".so"),
+    Name = filename:basename(Path),
+    case erlang:load_nif(Path, {Release, Name}) of
+        ok -> driver(filename:dirname(Path), Name);
+        Error -> Error
+    end.
+
+%% The same library as a driver, for the trace port, while its file is there. Its first port locks
+%% it in the VM. Without it all but the trace port works: port_driver/0 tells.
+-spec driver(file:filename(), string()) -> ok.
+driver(Directory, Name) ->
+    case erl_ddll:try_load(Directory, Name, []) of
+        {ok, _} ->
+            try
+                true = port_close(open_port({spawn_driver, Name}, [])),
+                ok
+            catch
+                error:_ -> ok
+            end;
+        {error, _} ->
+            ok
+    end.
 
 -spec library() -> file:filename().
 library() ->
@@ -99,7 +121,7 @@ set_run(_Session, _Run) -> ?NOT_LOADED.
 set_names(_Session, _Done, _Total) -> ?NOT_LOADED.
 
 %% @doc Append to the dictionary: enum ring_dict_type.
--spec put(session(), 1..9, word() | pid() | port(), binary()) -> ok | error().
+-spec put(session(), 1..10, word() | pid() | port(), binary()) -> ok | error().
 put(_Session, _Type, _Key, _Payload) -> ?NOT_LOADED.
 
 %% @doc Enter the calling scheduler's thread in the thread table.
@@ -135,3 +157,11 @@ depth() -> ?NOT_LOADED.
 %% @doc Check the layout of terms against examples `{Type, Term, Bytes, TailBits}'.
 -spec term_check([{non_neg_integer(), term(), binary(), 0..7}]) -> ok | error().
 term_check(_Examples) -> ?NOT_LOADED.
+
+%% @doc The name of the trace port's driver, for open_port/2.
+-spec port_driver() -> string() | error().
+port_driver() -> ?NOT_LOADED.
+
+%% @doc How long after it had happened the newest event came to the trace port, in nanoseconds.
+-spec port_lag(session()) -> non_neg_integer() | error().
+port_lag(_Session) -> ?NOT_LOADED.

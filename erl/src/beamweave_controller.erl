@@ -6,7 +6,7 @@
 -module(beamweave_controller).
 -behaviour(gen_server).
 
--export([start/1, stop/0]).
+-export([start/1, stop/0, port/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([options/0, info/0, reason/0]).
 
@@ -20,8 +20,10 @@
                      redact => boolean(),
                      ports => boolean(),
                      names => boolean(),
+                     tracer => nif | port | client,
                      shell => boolean()}.
-%% shell: the caller of start/1 is a process of the user's and not one of ours, as of a door.
+%% tracer: client opens a trace port for others, who set their flags themselves. shell: the caller
+%% of start/1 is a process of the user's and not one of ours, as of a door.
 -type info() :: #{functions := non_neg_integer(),
                   otp_release := pos_integer(),
                   depth := boolean()}.
@@ -29,6 +31,7 @@
                 | {tracer_present, Who :: binary(), What :: binary()}
                 | {busy, Path :: binary()}
                 | {session, atom() | integer()}
+                | {port, term()}
                 | {no_process, binary()}.
 
 %% enum ring_dict_type, ring_tracer_state and ring_end_reason of ring_layout.h.
@@ -52,6 +55,9 @@
 -define(CAPTURE_DEPTH, 8).
 
 -record(state, {session :: beamweave_tracer:session(),
+                tracer :: beamweave_trace:tracer(),
+                port = none :: pid() | none,
+                port_monitor = none :: reference() | none,
                 path :: binary(),
                 options :: options(),
                 flags :: [atom()],
@@ -97,6 +103,14 @@ path(Pid) ->
     try gen_server:call(Pid, path, ?BUSY_PAUSE_MS)
     catch
         exit:_ -> ending
+    end.
+
+%% @doc Make the caller the owner of the recording's trace port.
+-spec port() -> {ok, port()} | {error, term()}.
+port() ->
+    case gen_server:call(?MODULE, port) of
+        none -> {error, no_port};
+        Pid -> beamweave_port:lend(Pid)
     end.
 
 %% @doc End the recording of this node, if there is one.
@@ -187,9 +201,34 @@ attach(Session, Groups, Pids, #{session := Path} = Options) ->
     Flags = beamweave_trace:process_flags(Options),
     Held = #{session => Session},
     {Guard, Relief, Monitor} = guard(Held),
-    State0 = #state{session = Session, path = Path, options = Options, flags = Flags,
-                    held = Held, guard = Guard, relief = Relief, guard_monitor = Monitor},
+    Started = #state{session = Session, tracer = Session, path = Path, options = Options,
+                     flags = Flags, held = Held, guard = Guard, relief = Relief,
+                     guard_monitor = Monitor},
     _ = beamweave_tracer:set_tracer(Session, ?TRACER_ATTACHING, 0),
+    case port_open(maps:get(tracer, Options, nif), Started) of
+        {ok, State0} ->
+            attach(Groups, Pids, State0);
+        {error, Reason} ->
+            Guard ! done,
+            _ = beamweave_tracer:close_session(Session),
+            {stop, {shutdown, {port, Reason}}}
+    end.
+
+%% Before anything is traced: how late events are is to be known from the first.
+port_open(nif, State) ->
+    {ok, State};
+port_open(_, #state{session = Session} = State) ->
+    case beamweave_port:start(Session) of
+        {ok, Pid, Port} ->
+            Tracer = {Session, Port},
+            {ok, hold(#{tracer => Tracer, port => Pid, flags => true, ports => true},
+                      State#state{tracer = Tracer, port = Pid,
+                                  port_monitor = erlang:monitor(process, Pid)})};
+        Error ->
+            Error
+    end.
+
+attach(Groups, Pids, #state{session = Session, flags = Flags} = State0) ->
     Depth = learn(State0),
     ok = beamweave_vm:publish_schedulers(Session),
     note(?DICT_FLAGS, lists:join(",", [atom_to_binary(Flag) || Flag <- Flags]), State0),
@@ -280,11 +319,14 @@ ports_on(Pids, #state{options = Options} = State0) when is_atom(Pids) ->
                 andalso default(new_ports, Flags, State2),
             case Pids of
                 new -> State2;
-                _ -> State2#state{pending = erlang:ports()}
+                _ -> State2#state{pending = erlang:ports() -- [own_port(State2)]}
             end
     end;
 ports_on(_, State) ->
     State.
+
+own_port(#state{tracer = {_, Port}}) -> Port;
+own_port(_) -> none.
 
 processes_on(_, #state{flags = []} = State) ->
     State;
@@ -300,36 +342,39 @@ processes_on(Which, State0) ->
         new ->
             State;
         _ ->
-            Own = [self(), State#state.guard, State#state.relief | door(State#state.options)],
+            Own = [self(), State#state.guard, State#state.relief, State#state.port
+                   | door(State#state.options)],
             State#state{pending = (processes() -- Own) ++ State#state.pending}
     end.
 
-default(Kind, Flags, #state{session = Session} = State) ->
-    case beamweave_trace:default_on(Kind, Flags, Session) of
+default(Kind, Flags, #state{tracer = Tracer} = State) ->
+    case beamweave_trace:default_on(Kind, Flags, Tracer) of
         traced ->
             ok;
-        {other, Tracer} ->
+        {other, Other} ->
             note(?DICT_NOTE, io_lib:format("~ts are traced by ~ts already and are not recorded",
                                            [string:replace(atom_to_list(Kind), "_", " "),
-                                            beamweave_trace:tracer_text(Tracer)]), State)
+                                            beamweave_trace:tracer_text(Other)]), State)
     end.
 
-names(#state{options = Options, session = Session} = State) ->
+names(#state{options = Options, tracer = Tracer} = State) ->
     case maps:get(names, Options, true) orelse maps:get(ports, Options, false) of
         true ->
-            Names = beamweave_names:start(Session, Options),
+            Names = beamweave_names:start(Tracer, Options),
             hold(#{names => Names}, State#state{names = Names});
         false ->
             State
     end.
 
 %% @private
--spec handle_call(info | path, gen_server:from(), #state{}) ->
-          {reply, {ok, info() | #{} | binary()}, #state{}}.
+-spec handle_call(info | path | port, gen_server:from(), #state{}) ->
+          {reply, {ok, info() | #{} | binary()} | pid() | none, #state{}}.
 handle_call(info, _, #state{info = Info} = State) ->
     {reply, {ok, Info}, State};
 handle_call(path, _, #state{path = Path} = State) ->
-    {reply, {ok, Path}, State}.
+    {reply, {ok, Path}, State};
+handle_call(port, _, #state{port = Port} = State) ->
+    {reply, Port, State}.
 
 %% @private
 -spec handle_cast(stop, #state{}) -> {stop, normal, #state{}}.
@@ -345,6 +390,11 @@ handle_info(tracees, State) ->
 handle_info({'DOWN', Monitor, process, _, _}, #state{guard_monitor = Monitor} = State) ->
     {Guard, Relief, Next} = guard(State#state.held),
     {noreply, State#state{guard = Guard, relief = Relief, guard_monitor = Next}};
+handle_info({'DOWN', Monitor, process, _, normal}, #state{port_monitor = Monitor} = State) ->
+    %% Whoever it was lent to has closed it.
+    finish(?END_SHELL, State);
+handle_info({'DOWN', Monitor, process, _, _}, #state{port_monitor = Monitor} = State) ->
+    finish(?END_FAILED, State);
 handle_info(_, State) ->
     {noreply, State}.
 
@@ -369,12 +419,12 @@ tracees(#state{pending = Pending} = State) ->
             Next
     end.
 
-tracee(Tracee, #state{session = Session} = State, Others) ->
+tracee(Tracee, #state{tracer = Ours} = State, Others) ->
     Flags = case is_port(Tracee) of
                 true -> State#state.port_flags;
                 false -> State#state.flags
             end,
-    case beamweave_trace:on(Tracee, Flags, Session) of
+    case beamweave_trace:on(Tracee, Flags, Ours) of
         {other, Tracer} -> maps:update_with(Tracer, fun(Count) -> Count + 1 end, 1, Others);
         _ -> Others
     end.

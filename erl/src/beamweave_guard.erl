@@ -8,10 +8,12 @@
 
 -type held() :: #{session := beamweave_tracer:session(),
                   patterns => beamweave_trace:patterns(),
+                  tracer => beamweave_trace:tracer(),
+                  port => pid(),
                   names => pid(),
                   flags => boolean(),
                   ports => boolean()}.
-%% flags, ports: may processes or ports carry trace flags of ours?
+%% tracer, port: with a trace port, and the process that owns it. flags, ports: may processes or ports carry trace flags of ours?
 
 -define(TRACER_ENDED, 3).
 -define(END_FAILED, 5).
@@ -28,8 +30,9 @@
 -spec start(held()) -> {Guard :: pid(), Relief :: pid()}.
 start(#{session := Session} = Held) ->
     Owner = self(),
+    Tracer = maps:get(tracer, Held, Session),
     Relief = spawn(fun() ->
-                           ok = beamweave_trace:exempt(Session),
+                           ok = beamweave_trace:exempt(Tracer),
                            receive
                                {guard, Guard} -> relief(erlang:monitor(process, Owner),
                                                         erlang:monitor(process, Guard), Held)
@@ -37,7 +40,7 @@ start(#{session := Session} = Held) ->
                            end
                    end),
     Guard = spawn(fun() ->
-                          ok = beamweave_trace:exempt(Session),
+                          ok = beamweave_trace:exempt(Tracer),
                           watch(erlang:monitor(process, Owner), Relief, Held)
                   end),
     Relief ! {guard, Guard},
@@ -81,18 +84,21 @@ relief(Owner, Guard, Held) ->
 -spec clean(held(), Reason :: 0..6) -> ok.
 clean(#{session := Session} = Held, Reason) ->
     ok = names_off(Held),
+    Tracer = maps:get(tracer, Held, Session),
+    ok = port_hold(Held),
     case maps:find(patterns, Held) of
         {ok, Patterns} -> beamweave_trace:patterns_off(Patterns);
         error -> ok
     end,
     case maps:get(flags, Held, false) of
         true ->
-            ok = flags_off(Session),
-            ok = ports_off(maps:get(ports, Held, false), Session),
+            ok = flags_off(Tracer, Session),
+            ok = ports_off(maps:get(ports, Held, false), Tracer, Session),
             ok = delivered();
         false ->
             ok
     end,
+    ok = port_off(Held),
     ok = modules_off(),
     _ = beamweave_tracer:set_tracer(Session, ?TRACER_ENDED, Reason),
     close(Session, ?CLOSE_TRIES).
@@ -102,7 +108,7 @@ clean(#{session := Session} = Held, Reason) ->
 %% by one of these modules may follow. The deleting is done by a process that runs none of them.
 modules_off() ->
     Ours = [beamweave, beamweave_controller, beamweave_memory, beamweave_names, beamweave_spec,
-            beamweave_trace, beamweave_vm, ?MODULE],
+            beamweave_trace, beamweave_vm, beamweave_port, ?MODULE],
     Came = [Module || Module <- Ours, {file, File} <- [code:is_loaded(Module)], is_list(File),
                       filename:pathtype(File) =:= relative],
     {Pid, Monitor} = spawn_monitor(lists, foreach, [fun code:delete/1, Came]),
@@ -120,28 +126,41 @@ names_off(#{names := Pid}) ->
 names_off(_) ->
     ok.
 
-flags_off(Session) ->
-    ok = beamweave_trace:default_off(new_processes, Session),
+%% Its owner changes flags of its own accord; and only what was queued before the flush is in the ring.
+port_hold(#{port := Pid}) ->
+    _ = beamweave_port:hold(Pid),
+    ok;
+port_hold(_) ->
+    ok.
+
+port_off(#{port := Pid}) ->
+    _ = beamweave_port:finish(Pid),
+    ok;
+port_off(_) ->
+    ok.
+
+flags_off(Tracer, Session) ->
+    ok = beamweave_trace:default_off(new_processes, Tracer),
     First = processes(),
-    ok = slices(First, Session),
+    ok = slices(First, Tracer, Session),
     %% One that was being made while the default was taken away is in the second list only.
-    slices(processes() -- First, Session).
+    slices(processes() -- First, Tracer, Session).
 
-ports_off(false, _) ->
+ports_off(false, _, _) ->
     ok;
-ports_off(true, Session) ->
-    ok = beamweave_trace:default_off(new_ports, Session),
-    slices(erlang:ports(), Session).
+ports_off(true, Tracer, Session) ->
+    ok = beamweave_trace:default_off(new_ports, Tracer),
+    slices(erlang:ports(), Tracer, Session).
 
-slices([], _) ->
+slices([], _, _) ->
     ok;
-slices(List, Session) ->
+slices(List, Tracer, Session) ->
     {Slice, Rest} = beamweave_trace:slice(?SLICE, List),
-    lists:foreach(fun(Tracee) -> beamweave_trace:off(Tracee, Session) end, Slice),
+    lists:foreach(fun(Tracee) -> beamweave_trace:off(Tracee, Tracer) end, Slice),
     %% A sign of life: the reader waits as long as there are some.
     _ = beamweave_tracer:poll(Session),
     erlang:yield(),
-    slices(Rest, Session).
+    slices(Rest, Tracer, Session).
 
 delivered() ->
     Reference = erlang:trace_delivered(all),

@@ -30,6 +30,7 @@
 -define(AF_INET6, 10).
 
 -record(state, {session :: beamweave_tracer:session(),
+                tracer :: beamweave_trace:tracer(),
                 processes :: boolean(),
                 ports :: boolean(),
                 known :: ets:table(), %% of processes; on no heap that would be collected
@@ -42,10 +43,10 @@
                 counter :: counters:counters_ref()}).
 
 %% @doc Start the process that keeps the dictionary up to date; it ends with its starter.
--spec start(beamweave_tracer:session(), #{names => boolean(), ports => boolean(), _ => _}) -> pid().
-start(Session, Options) ->
+-spec start(beamweave_trace:tracer(), #{names => boolean(), ports => boolean(), _ => _}) -> pid().
+start(Tracer, Options) ->
     Owner = self(),
-    spawn_opt(fun() -> init(Owner, Session, Options) end, [{priority, low}]).
+    spawn_opt(fun() -> init(Owner, Tracer, Options) end, [{priority, low}]).
 
 %% @doc Write what has come since the last round, then end; at most for so many milliseconds.
 -spec finish(pid(), non_neg_integer()) -> ok.
@@ -60,11 +61,12 @@ finish(Pid, TimeoutMs) ->
         ok
     end.
 
-init(Owner, Session, Options) ->
+init(Owner, Tracer, Options) ->
     _ = process_flag(trap_exit, true),
     _ = erlang:monitor(process, Owner),
-    ok = beamweave_trace:exempt(Session),
-    loop(#state{session = Session,
+    ok = beamweave_trace:exempt(Tracer),
+    loop(#state{session = beamweave_trace:session(Tracer),
+                tracer = Tracer,
                 processes = maps:get(names, Options, true),
                 ports = maps:get(ports, Options, false),
                 known = ets:new(?MODULE, [private]),
@@ -171,10 +173,10 @@ help(Slice, Claims, Seen, State) ->
 
 worker(#state{idle = [Worker | Idle]} = State) ->
     {Worker, State#state{idle = Idle}};
-worker(#state{session = Session, counter = Counter, workers = Workers} = State) ->
+worker(#state{session = Session, tracer = Tracer, counter = Counter, workers = Workers} = State) ->
     Coordinator = self(),
     Worker = spawn_opt(fun() ->
-                               ok = beamweave_trace:exempt(Session),
+                               ok = beamweave_trace:exempt(Tracer),
                                work(Coordinator, Session, Counter)
                        end, [link, {priority, low}]),
     {Worker, State#state{workers = Workers + 1}}.

@@ -9,15 +9,17 @@
 -export([process_flags/1, port_flags/1, on/3, off/2, default_on/3, default_off/2, holder/1,
          tracer_text/1]).
 -export([patterns/2, patterns_on/2, patterns_off/1, patterns_lost/1, patterns_merge/2]).
--export([exempt/1, exempt/2, slice/2]).
--export_type([patterns/0]).
+-export([exempt/1, exempt/2, session/1, slice/2]).
+-export_type([patterns/0, tracer/0]).
 
 %% The type that OTP gives trace_info/2 knows of no tracer modules.
--dialyzer({no_match, [on/3, off/2, default_off/2, tracer_text/1]}).
+-dialyzer({no_match, [on/3, off/2, default_off/2, ours/2, tracer_text/1]}).
 
 -define(DICT_OWN, 6).
 
 -type session() :: beamweave_tracer:session().
+-type tracer() :: session() | {session(), port()}.
+%% What ours is: the NIF with its session; or a trace port, whose place the NIF takes at times.
 -opaque patterns() :: {MatchSpec :: term(), [beamweave_spec:group()]}.
 %% What was set, with the match spec that it was set with.
 
@@ -52,63 +54,75 @@ event_flags(Event, Events, Flags) ->
         false -> []
     end.
 
-tracer(Session) ->
-    {tracer, beamweave_tracer, Session}.
+%% Whoever traces through a port is late, and must say when it was.
+tracer_flags({_, Port}) ->
+    [{tracer, Port}, monotonic_timestamp];
+tracer_flags(Session) ->
+    [{tracer, beamweave_tracer, Session}].
+
+%% The holder's tracer, when that is ours.
+ours({beamweave_tracer, Session}, Session) -> {tracer, beamweave_tracer, Session};
+ours({beamweave_tracer, Session}, {Session, _}) -> {tracer, beamweave_tracer, Session};
+ours(Port, {_, Port}) -> {tracer, Port};
+ours(_, _) -> none.
 
 %% @doc Trace a process or port, unless somebody else does. The VM is not asked to try: it would
 %% write an error to the node's log.
--spec on(pid() | port(), [atom()], session()) -> traced | {other, term()} | gone.
-on(Tracee, Flags, Session) ->
+-spec on(pid() | port(), [atom()], tracer()) -> traced | {other, term()} | gone.
+on(Tracee, Flags, Tracer) ->
     case holder(Tracee) of
         none ->
-            try erlang:trace(Tracee, true, [tracer(Session) | Flags]) of
+            try erlang:trace(Tracee, true, tracer_flags(Tracer) ++ Flags) of
                 _ -> traced
             catch
                 error:badarg -> gone
             end;
-        {beamweave_tracer, Session} ->
-            traced;
-        {beamweave_tracer, Before} ->
-            %% What a recording left whose controller and guard were killed.
-            ok = off(Tracee, Before),
-            on(Tracee, Flags, Session);
-        Other ->
-            {other, Other}
+        Holder ->
+            case {ours(Holder, Tracer), Holder} of
+                {none, {beamweave_tracer, Before}} ->
+                    %% What a recording left whose controller and guard were killed.
+                    ok = off(Tracee, Before),
+                    on(Tracee, Flags, Tracer);
+                {none, Other} ->
+                    {other, Other};
+                _ ->
+                    traced
+            end
     end.
 
 %% @doc Take our flags off. Nothing happens to a tracee of another tracer.
--spec off(pid() | port(), session()) -> ok.
-off(Tracee, Session) ->
-    case holder(Tracee) of
-        {beamweave_tracer, Session} ->
+-spec off(pid() | port(), tracer()) -> ok.
+off(Tracee, Tracer) ->
+    case ours(holder(Tracee), Tracer) of
+        none ->
+            ok;
+        Ours ->
             try
-                _ = erlang:trace(Tracee, false, [tracer(Session), all]),
+                _ = erlang:trace(Tracee, false, [Ours, all]),
                 ok
             catch
                 error:badarg -> ok
-            end;
-        _ ->
-            ok
+            end
     end.
 
 %% @doc Have new processes or ports traced, unless somebody else has them.
--spec default_on(new_processes | new_ports, [atom()], session()) -> traced | {other, term()}.
-default_on(Kind, Flags, Session) ->
+-spec default_on(new_processes | new_ports, [atom()], tracer()) -> traced | {other, term()}.
+default_on(Kind, Flags, Tracer) ->
     case holder(Kind) of
         none ->
-            _ = erlang:trace(Kind, true, [tracer(Session) | Flags]),
+            _ = erlang:trace(Kind, true, tracer_flags(Tracer) ++ Flags),
             traced;
         Other ->
             {other, Other}
     end.
 
--spec default_off(new_processes | new_ports, session()) -> ok.
-default_off(Kind, Session) ->
-    case holder(Kind) of
-        {beamweave_tracer, Session} ->
-            _ = erlang:trace(Kind, false, [tracer(Session), all]),
+-spec default_off(new_processes | new_ports, tracer()) -> ok.
+default_off(Kind, Tracer) ->
+    case ours(holder(Kind), Tracer) of
+        none ->
             ok;
-        _ ->
+        Ours ->
+            _ = erlang:trace(Kind, false, [Ours, all]),
             ok
     end.
 
@@ -210,15 +224,19 @@ patterns_lost({_, Set}) ->
     [Group || {Module, _, [{F, A} | _]} = Group <- Set, is_free({Module, F, A})].
 
 %% @doc For processes of our own: not traced, and known to the reader.
--spec exempt(session()) -> ok.
-exempt(Session) ->
-    exempt(Session, self()).
+-spec exempt(tracer()) -> ok.
+exempt(Tracer) ->
+    exempt(Tracer, self()).
 
 %% @doc The same for another one.
--spec exempt(session(), pid()) -> ok.
-exempt(Session, Pid) ->
-    _ = beamweave_tracer:put(Session, ?DICT_OWN, Pid, <<>>),
-    off(Pid, Session).
+-spec exempt(tracer(), pid()) -> ok.
+exempt(Tracer, Pid) ->
+    _ = beamweave_tracer:put(session(Tracer), ?DICT_OWN, Pid, <<>>),
+    off(Pid, Tracer).
+
+-spec session(tracer()) -> session().
+session({Session, _}) -> Session;
+session(Session) -> Session.
 
 %% @doc At most so many from the head of a list, and what is left.
 -spec slice(non_neg_integer(), [Term]) -> {[Term], [Term]}.

@@ -52,6 +52,7 @@ struct capture_config {
 
 	/* The VM side. */
 	bool attach;
+	bool tracer_port; /* a trace port is the tracer, and not the NIF */
 	bool attach_required; /* something of it was asked for by name */
 	const struct call_spec *calls;
 	size_t call_count;

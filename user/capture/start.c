@@ -190,7 +190,7 @@ static void encode_options(ei_x_buff *map, const struct capture_config *config, 
 {
 	static const char *const captures[] = {"none", "args", "return", "args,return"};
 
-	ei_x_encode_map_header(map, 10);
+	ei_x_encode_map_header(map, 11);
 	ei_x_encode_atom(map, "session");
 	ei_x_encode_binary(map, session, (int)strlen(session));
 	encode_calls(map, config);
@@ -206,6 +206,8 @@ static void encode_options(ei_x_buff *map, const struct capture_config *config, 
 	ei_x_encode_boolean(map, config->redact);
 	ei_x_encode_atom(map, "ports");
 	ei_x_encode_boolean(map, 1);
+	ei_x_encode_atom(map, "tracer");
+	ei_x_encode_atom(map, config->tracer_port ? "port" : "nif");
 	ei_x_encode_atom(map, "names");
 	ei_x_encode_boolean(map, !(config->without & WITHOUT_NAMES));
 }

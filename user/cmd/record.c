@@ -35,11 +35,13 @@ static int env_check(void)
 	if (record_env.tracer && !strcmp(record_env.tracer, "none"))
 		record_env.no_attach = true;
 	if (record_env.no_attach && record_env.tracer && strcmp(record_env.tracer, "none"))
-		return usage_error("--no-attach and --tracer nif exclude each other");
+		return usage_error("--no-attach and a tracer exclude each other");
+	if (config->tracer_port && config->redact)
+		return usage_error("a trace port is sent whole terms: --redact needs --tracer nif");
 	if (record_env.no_attach && (named || config->session))
 		return usage_error("Erlang events cannot be had without attaching to the VM");
-	if (config->session &&
-	    (named || config->pid_count || record_env.captures || config->max_events))
+	if (config->session && (named || config->pid_count || record_env.captures ||
+				config->max_events || config->tracer_port))
 		return usage_error("what a session records is chosen in beamweave:start/1");
 	if (config->pid_count && !named)
 		return usage_error("--pids goes with -c or -e");

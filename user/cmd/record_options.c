@@ -141,7 +141,9 @@ static const struct argp_option options[] = {
 	{"capture-depth", OPT_CAPTURE_DEPTH, "N", 0, "of nesting, at most (8; from 0 to 16)", 0},
 	{"redact", OPT_REDACT, 0, 0, "Shapes of terms only, no content", 0},
 	{0, 0, 0, 0, "How:", 3},
-	{"tracer", OPT_TRACER, "nif|none", 0, "The way into the VM; none: kernel only", 0},
+	{"tracer", OPT_TRACER, "nif|port|none", 0,
+	 "The way out of the VM; port: a trace port of ours, late and dearer; none: kernel only",
+	 0},
 	{"kernel", OPT_KERNEL, "none|LIST", 0,
 	 "sched, process, blocking, socket, socket_io, syscall: these, and they must be had", 0},
 	{"no-attach", OPT_NO_ATTACH, 0, 0, "Leave the VM alone: kernel only", 0},
@@ -371,8 +373,9 @@ static error_t option_parse(int key, char *value, struct argp_state *state)
 		config->redact = true;
 		break;
 	case OPT_TRACER:
-		if (strcmp(value, "nif") && strcmp(value, "none"))
-			usage_fail(state, "--tracer", value, "nif or none is expected");
+		if (strcmp(value, "nif") && strcmp(value, "port") && strcmp(value, "none"))
+			usage_fail(state, "--tracer", value, "nif, port or none is expected");
+		config->tracer_port = *value == 'p';
 		record_env.tracer = value;
 		break;
 	case OPT_KERNEL:

@@ -236,7 +236,8 @@ struct ring_vm {
 	/* Offsets for reading, from a thread's esdp, the process that it executes; 0 unknown. */
 	uint32_t esdp_current_process, esdp_current_port, esdp_number, process_id;
 	uint32_t port_connected; /* from a port to the word of its owner; 0 unknown */
-	uint32_t reserved[7];
+	uint32_t port; /* 1: a trace port records, and not the NIF */
+	uint32_t reserved[6];
 };
 
 struct ring_header {

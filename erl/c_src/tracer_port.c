@@ -185,6 +185,7 @@ static int port_bind(struct tracer_port *port, const uint8_t *bytes, ErlDrvSizeT
 	/* relaxed: set before any tracee has this session */
 	atomic_store_explicit(&session->port_lag_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&session->counting, true, memory_order_relaxed);
+	session->ring.header->vm.port = 1;
 	session_leave(thread);
 	port->session = number;
 	return 0;

@@ -6,9 +6,20 @@
 %% {ok,"/dev/shm/beamweave-1234-1.session"}
 %% '''
 %% Then, on the same host: `beamweave record --session /dev/shm/beamweave-1234-1.session'.
+%%
+%% Or as the trace port of other tools and programs, who choose what is traced:
+%%
+%% ```
+%% 1> dbg:tracer(port, beamweave:trace_port(#{})).
+%% beamweave record --session /dev/shm/beamweave-1234-2.session
+%% {ok,<0.90.0>}
+%% 2> dbg:p(all, [call, monotonic_timestamp]), dbg:tpl(my_module, []).
+%% '''
+%% With no timestamp of the trace's own an event has the time at which it came to the port, which
+%% under load is tens of milliseconds later.
 -module(beamweave).
 
--export([start/0, start/1, stop/0]).
+-export([start/0, start/1, stop/0, trace_port/1, session/0]).
 
 -define(POOL_BYTES, 16 * 1024 * 1024).
 %% So long the session waits for its reader, which then renews the lease itself.
@@ -23,6 +34,7 @@
                      directory => file:name_all(),
                      calls => [beamweave_spec:spec()],
                      events => [messages | running | gc | procs | ports],
+                     tracer => nif | port | client,
                      atom() => term()}.
 %% Further options are those of `beamweave_controller:start/1'.
 
@@ -62,6 +74,37 @@ create(Path, Pool, Options) ->
             end;
         {error, Reason} ->
             {error, {session, Reason}}
+    end.
+
+%% @doc A fun for `dbg:tracer(port, Fun)', or for a program that traces itself: it makes a session,
+%% prints the command that reads it, and returns a port that belongs to the caller, to be named in
+%% `erlang:trace(Pid, true, [{tracer, Port} | Flags])'. Closing the port ends the recording; so does
+%% its reader's end. Of the options those of the session are looked at, and what
+%% `beamweave_controller:start/1' captures: bytes of a message beyond 1,024 are kept when `capture'
+%% is `args', at most `capture_bytes'.
+-spec trace_port(options()) -> fun(() -> port()).
+trace_port(Options) ->
+    fun() ->
+            Given = maps:without([calls, events], Options),
+            case start(Given#{tracer => client}) of
+                {ok, Path} ->
+                    {ok, Port} = beamweave_controller:port(),
+                    io:format("beamweave record --session ~ts~n", [Path]),
+                    Port;
+                {error, Reason} ->
+                    error({beamweave, Reason})
+            end
+    end.
+
+%% @doc The session that this node is recorded into.
+-spec session() -> {ok, file:filename()} | none.
+session() ->
+    case whereis(beamweave_controller) of
+        undefined ->
+            none;
+        Pid ->
+            {ok, Path} = gen_server:call(Pid, path),
+            {ok, unicode:characters_to_list(Path)}
     end.
 
 path(Options) ->

@@ -221,9 +221,9 @@ int meta_write(const struct recorder *recorder)
 			  (json_int_t)recorder->kernel_recorded));
 	json_object_set_new(meta, "kernel", kernel_json(recorder));
 	put_text(meta, "tracer",
-		 !recorder->attached		 ? "none"
-		 : recorder->config->tracer_port ? "port"
-						 : "nif");
+		 !recorder->attached			   ? "none"
+		 : recorder->vm_known && recorder->vm.port ? "port"
+							   : "nif");
 	json_object_set_new(meta, "options", options_json(recorder->config));
 	json_object_set_new(meta, "cost", cost_json(recorder));
 	json_object_set_new(meta, "end", end_json(recorder));

@@ -263,6 +263,7 @@ bench: deps-demo
 # Longer than make check: minutes of stress and of hostile recordings.
 soak: tests
 	for i in 1 2 3 4 5 6 7 8 9 10; do tests/run tests/ring.bats tests/truths.bats || exit 1; done
+	SOAK_SECONDS=20 tests/run tests/tracer_port.bats
 
 fuzz: deps-test
 	tests/fuzz/run 600

@@ -390,7 +390,7 @@ handle_info(tracees, State) ->
 handle_info({'DOWN', Monitor, process, _, _}, #state{guard_monitor = Monitor} = State) ->
     {Guard, Relief, Next} = guard(State#state.held),
     {noreply, State#state{guard = Guard, relief = Relief, guard_monitor = Next}};
-handle_info({'DOWN', Monitor, process, _, normal}, #state{port_monitor = Monitor} = State) ->
+handle_info({'DOWN', Monitor, process, _, shutdown}, #state{port_monitor = Monitor} = State) ->
     %% Whoever it was lent to has closed it.
     finish(?END_SHELL, State);
 handle_info({'DOWN', Monitor, process, _, _}, #state{port_monitor = Monitor} = State) ->

@@ -135,7 +135,7 @@ loop(#state{port = Port} = State) ->
         {finish, Pid, Reference} ->
             leave(Pid, Reference, State);
         {'EXIT', Port, _} ->
-            ok
+            over()
     after ?LOOK_MS ->
         look(State)
     end.
@@ -149,16 +149,22 @@ held(#state{port = Port} = State) ->
         {finish, Pid, Reference} ->
             leave(Pid, Reference, State);
         {'EXIT', Port, _} ->
-            ok
+            over()
     end.
 
+%% The workers are linked.
+-spec over() -> no_return().
+over() ->
+    exit(shutdown).
+
+-spec leave(pid(), reference(), #state{}) -> no_return().
 leave(Pid, Reference, #state{port = Port, session = Session} = State) ->
     Result = flush(Port),
     _ = sample(Session),
     told(State),
     _ = catch port_close(Port),
     Pid ! {Reference, Result},
-    ok.
+    over().
 
 %% Ordered behind all events that were queued before.
 flush(Port) ->
@@ -189,9 +195,9 @@ look(#state{session = Session, port = Port, owner = Owner} = State) ->
         {{error, _}, _} ->
             %% The session is over and nobody has told us.
             _ = catch port_close(Port),
-            ok;
+            over();
         {_, closed} ->
-            ok;
+            over();
         {Lag, Busy} when Busy; Lag > ?LAG_NS ->
             loop(relieve(State));
         _ ->

@@ -284,11 +284,18 @@ static void print_record(const struct ring_record *record, uint32_t thread, uint
 {
 	const char *kind = record->kind < RING_KINDS ? kinds[record->kind] : NULL;
 	const struct ring_capture *capture;
+	const struct ring_term *term = (const struct ring_term *)record;
 	uint32_t fixed;
 
 	printf("{event, %" PRIu64 ", %u, %s, %u, %" PRIu64 ", #{bytes => %u",
 	       base_ns + record->delta_ns, thread, kind ? kind : "unknown", record->flags,
 	       record->process, record->bytes);
+	if (record->flags & RING_F_TERM) {
+		printf(", tail => %u, term => ", term->tail_bytes);
+		print_bytes(term + 1, term->bytes);
+		printf("}}.\n");
+		return;
+	}
 	fixed = print_fields(record);
 	if (record->flags & RING_F_CAPTURE) {
 		capture = (const struct ring_capture *)((const uint8_t *)record + fixed);

@@ -18,7 +18,8 @@ setup() ->
     ok = application:set_env(beamweave, library, filename:join(build(), "beamweave_tracer.so")),
     lists:foreach(fun(Module) -> {module, Module} = code:ensure_loaded(Module) end,
                   [beamweave_tracer, beamweave_controller, beamweave_guard, beamweave_names,
-                   beamweave_spec, beamweave_trace, beamweave_vm, beamweave, beamweave_memory]).
+                   beamweave_spec, beamweave_trace, beamweave_vm, beamweave_port, beamweave,
+                   beamweave_memory]).
 
 tool(Arguments) ->
     Command = [filename:join([build(), "tests", "ring_dump"]), " ", lists:join(" ", Arguments)],
@@ -52,7 +53,9 @@ on(Options) ->
         How -> os:cmd(lists:flatten([filename:join([build(), "tests", "ring_dump"]), " ",
                                       atom_to_list(How), " ", Path, " > ", Out, " 2> ", Out, ".err < /dev/null & echo $!"]))
     end,
-    Given = maps:without([path, reader, keep], Options),
+    %% The tests of how recordings end are run with every tracer.
+    Tracer = application:get_env(beamweave, test_tracer, nif),
+    Given = maps:merge(#{tracer => Tracer}, maps:without([path, reader, keep], Options)),
     {ok, Pid, Info} = beamweave_controller:start(Given#{session => list_to_binary(Path), shell => true}),
     eventually(fun() -> tool(["state", Path]) >= "2" end),
     #{path => Path, out => Out, controller => Pid, info => Info}.
@@ -155,7 +158,9 @@ eventually(Fun, Tries) when Tries > 0 ->
 -spec residue() -> [term()].
 residue() ->
     Flags = [{Tracee, Is} || Tracee <- processes() ++ erlang:ports() ++ [new_processes, new_ports],
-                             {tracer, {beamweave_tracer, _} = Is} <- [info(Tracee)]],
+                             {tracer, Is} <- [info(Tracee)], is_port(Is) orelse is_tuple(Is)],
+    Ports = [{Port, Name} || Port <- erlang:ports(), {name, Name} <- [erlang:port_info(Port, name)],
+                             lists:prefix("beamweave", Name)],
     Mapped = [Line || Line <- string:lexemes(os:cmd("cat /proc/" ++ os:getpid() ++ "/maps"), "\n"),
                       string:find(Line, ".session") =/= nomatch],
     Processes = [Pid || Pid <- processes(), {current_stacktrace, Stack} <-
@@ -166,7 +171,7 @@ residue() ->
     Patterns = [{M, F, A} || {M, _} <- code:all_loaded(), erlang:module_loaded(M),
                              {F, A} <- M:module_info(functions),
                              erlang:trace_info({M, F, A}, traced) =:= {traced, local}],
-    Flags ++ Mapped ++ Processes ++ Patterns
+    Flags ++ Ports ++ Mapped ++ Processes ++ Patterns
         ++ [controller || whereis(beamweave_controller) =/= undefined].
 
 info(Tracee) ->

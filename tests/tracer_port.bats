@@ -95,6 +95,32 @@ teardown() {
 	tracer_check 'tracer_ends:rounds(10)'
 }
 
+@test "record --tracer port after a recording by the NIF, from outside" {
+	local tracer count
+	vm_start far
+	vm_rpc far 'register(storm, spawn(fun() -> F = fun F() -> receive {go, P} -> [lists:seq(1, 2) || _ <- lists:seq(1, 500)], P ! done end, F() end, F() end)), ok'
+	for tracer in nif port; do
+		rm -f "$VM_DIR/far.log"
+		"$BEAMWEAVE" record -p "$(vm_pid far)" --tracer "$tracer" -c lists:seq/2 --pids storm \
+			--kernel none -d 0 -o "$VM_DIR/far.bwt" 2>"$VM_DIR/far.log" 3>&- &
+		vm_wait_for 20 grep -q '^recording' "$VM_DIR/far.log"
+		vm_rpc far 'storm ! {go, self()}, receive done -> ok end'
+		kill -INT "$!"
+		wait "$!"
+		cat "$VM_DIR/far.log"
+		[[ $("$BEAMWEAVE" report summary --json "$VM_DIR/far.bwt" | jq -r .tracer) == "$tracer" ]]
+		# One more call is that of the list comprehension's own lists:seq/2.
+		count=$("$BEAMWEAVE" report summary --json "$VM_DIR/far.bwt" | jq .events.by_kind.call)
+		echo "$tracer: $count"
+		[[ $count == 501 ]]
+		vm_clean far
+	done
+	run -2 "$BEAMWEAVE" record -p "$(vm_pid far)" --tracer port --redact
+	[[ $output == *"--redact needs --tracer nif"* ]]
+	vm_stop far
+}
+
 @test "no error of ours is in the node's log" {
+	cat "$VM_DIR/vm/t.log"
 	run ! grep -E 'ERROR|WARNING|only have one tracer' "$VM_DIR/vm/t.log"
 }

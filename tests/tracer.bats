@@ -121,7 +121,7 @@ teardown() {
 	[[ $output != *TPOFF64* ]]
 	# The symbols that it takes from the VM's libc are old and plain ones.
 	run -0 nm -D --undefined-only "$BUILD/beamweave_tracer.so"
-	libc=$(awk '{ print $NF }' <<< "$output" | grep -v '^enif_\|^erts_aligned_' | sort | tr '\n' ' ')
+	libc=$(awk '{ print $NF }' <<< "$output" | grep -v '^enif_\|^driver_\|^erl_drv_\|^erts_aligned_' | sort | tr '\n' ' ')
 	echo "$libc"
 	[ "$libc" = "__errno_location __tls_get_addr clock_gettime memchr memcmp memcpy memset strlen syscall " ]
 }

@@ -42,7 +42,7 @@
 -record(state, {session :: beamweave_tracer:session(),
                 port :: port(),
                 owner :: pid(),
-                workers :: [pid()],
+                workers = [] :: [pid()],
                 offset = 0 :: integer(),
                 sampled = none :: none | integer(),
                 looked :: integer(),
@@ -99,10 +99,8 @@ init(Caller, Session) ->
     ok = beamweave_trace:exempt(Session),
     case open(Session) of
         {ok, Port} ->
-            Workers = workers(),
             Caller ! {self(), Port},
-            loop(clock(#state{session = Session, port = Port, owner = self(), workers = Workers,
-                              looked = now_ms()}));
+            loop(clock(#state{session = Session, port = Port, owner = self(), looked = now_ms()}));
         {error, Reason} ->
             exit(Reason)
     end.
@@ -199,7 +197,7 @@ look(#state{session = Session, port = Port, owner = Owner} = State) ->
         {_, closed} ->
             over();
         {Lag, Busy} when Busy; Lag > ?LAG_NS ->
-            loop(relieve(State));
+            loop(relieve(workers(State)));
         _ ->
             loop(clock(State))
     end.
@@ -267,9 +265,15 @@ deal(Tracees, [Worker | Rest], Size) ->
     {Hand, Left} = beamweave_trace:slice(Size, Tracees),
     [{Worker, Hand} | deal(Left, Rest, Size)].
 
-%% Before anything is traced: they need no exemption.
-workers() ->
-    [spawn_opt(fun work/0, [link, {priority, high}]) || _ <- lists:seq(1, ?WORKERS)].
+workers(#state{workers = [], session = Session, port = Port} = State) ->
+    Start = fun() ->
+                    ok = beamweave_trace:exempt({Session, Port}),
+                    work()
+            end,
+    State#state{workers = [spawn_opt(Start, [link, {priority, high}])
+                           || _ <- lists:seq(1, ?WORKERS)]};
+workers(State) ->
+    State.
 
 work() ->
     receive

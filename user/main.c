@@ -13,6 +13,8 @@ static const struct {
 	{"record", cmd_record, "record an Erlang VM and its kernel side into a file"},
 	{"report", cmd_report, "say what a recording shows: findings first"},
 	{"export", cmd_export, "turn a recording into a Perfetto trace, JSON lines or text"},
+	{"doctor", cmd_doctor,
+	 "say what this host and a VM allow, and how to mend what is missing"},
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(*commands))

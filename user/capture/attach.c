@@ -65,25 +65,6 @@ static void door_shut(struct attach *attach)
 	door_close(door);
 }
 
-/* Sockets and epmd of a container are in its network namespace; this thread alone goes there. */
-static int network_enter(const struct target *target, struct fault *fault)
-{
-	char path[64];
-	int error, fd;
-
-	if (!target->other_netns)
-		return 0;
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", target->pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	error = fd < 0 || setns(fd, CLONE_NEWNET) ? -errno : 0;
-	if (fd >= 0)
-		close(fd);
-	if (error)
-		return fault_set(fault, error, "run as root",
-				 "cannot enter the VM's network namespace: %s", strerror(-error));
-	return 0;
-}
-
 /* One try to get a connection to a node that has booted. */
 static int door_try(struct attach *attach, uint64_t deadline_ns)
 {
@@ -170,7 +151,7 @@ static int session_make(struct attach *attach)
 static int attach_steps(struct attach *attach)
 {
 	uint64_t begun_ns = clock_ns();
-	int error = network_enter(attach->target, &attach->fault);
+	int error = target_network_enter(attach->target, &attach->fault);
 
 	if (!error)
 		error = door_wait(attach);

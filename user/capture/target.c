@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <sched.h>
 #include <linux/openat2.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -456,4 +457,22 @@ size_t target_find_all(pid_t *pids, size_t max)
 	}
 	closedir(folder);
 	return count;
+}
+
+int target_network_enter(const struct target *target, struct fault *fault)
+{
+	char path[64];
+	int error, fd;
+
+	if (!target->other_netns)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", target->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	error = fd < 0 || setns(fd, CLONE_NEWNET) ? -errno : 0;
+	if (fd >= 0)
+		close(fd);
+	if (error)
+		return fault_set(fault, error, "run as root",
+				 "cannot enter the VM's network namespace: %s", strerror(-error));
+	return 0;
 }

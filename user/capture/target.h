@@ -50,6 +50,12 @@ const char *target_variable(const struct target *target, const char *name);
  */
 int target_file_open(const struct target *target, const char *path, int flags, mode_t mode);
 
+/*
+ * Move the calling thread, and no other, into the target's network namespace, where its sockets and its
+ * epmd are. Returns 0, at once where it has ours, or -errno.
+ */
+int target_network_enter(const struct target *target, struct fault *fault);
+
 /* A thread of the target by its number in the target's pid namespace; 0: none. */
 pid_t target_thread(const struct target *target, pid_t ns_tid);
 /* All threads now: *tasks is to be freed. Returns the number or -errno. */

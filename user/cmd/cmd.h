@@ -14,5 +14,6 @@ enum cmd_status {
 int cmd_record(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_export(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 
 #endif

@@ -45,7 +45,7 @@ teardown() {
 	tracer_check 'tracer_port:overload(3, 2)'
 }
 
-@test "processes that send and wait lose next to none unseen" {
+@test "the same with processes that send to each other and wait" {
 	tracer_check 'tracer_port:messages(4)'
 }
 

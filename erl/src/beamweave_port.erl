@@ -7,8 +7,14 @@
 %% was 20 ms in the queue, the NIF takes the port's place in every tracee: it only counts the
 %% events, by kind, as discarded, which takes a tenth of the time and no memory. When the queue is
 %% empty, the port comes back. What is traced, and by whom it was asked for, does not matter: flags
-%% are put back as they were. A process that runs is suspended for the two calls that this takes, some
-%% microseconds, so that none of its events is neither recorded nor counted.
+%% are put back as they were. A process is suspended for the two calls that this takes, some
+%% microseconds, so that each of its events is either recorded or counted.
+%%
+%% Flags cannot be changed while a process runs. What all schedulers produce in their two or three time
+%% slices until then is in the queue: with calls some MB, whatever their number. But OTP takes a traced
+%% event for no work, so that the time slice of a process that sends messages of 100 kB lasts for
+%% hundreds of milliseconds, and each of them is copied whole: that may be hundreds of MB. The NIF
+%% copies no message.
 -module(beamweave_port).
 
 -export([start/1, lend/1, hold/1, finish/1]).

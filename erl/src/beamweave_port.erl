@@ -223,22 +223,26 @@ relieve(#state{session = Session, port = Port, workers = Workers, behind = Behin
     Counter = {beamweave_tracer, Session},
     ok = replace_all(Port, Counter, Workers),
     Took = now_ms() - Begun,
-    ok = work_off(Port),
+    ok = work_off(Session, Port),
     receive after max(?AWAY_MS, ?AWAY_SHARE * Took) -> ok end,
     ok = replace_all(Counter, Port, Workers),
     (clock(State))#state{behind = Behind + 1, away_ms = Ms + now_ms() - Begun}.
 
 %% The queue gets a dozen of its events done whenever a process of its scheduler is scheduled out.
-work_off(Port) ->
-    {Pid, Monitor} = spawn_opt(fun() -> _ = flush(Port) end, [monitor, {priority, high}]),
-    work_off(Pid, Monitor).
+work_off(Session, Port) ->
+    Flush = fun() ->
+                    ok = beamweave_trace:exempt({Session, Port}),
+                    _ = flush(Port)
+            end,
+    {Pid, Monitor} = spawn_opt(Flush, [monitor, {priority, high}]),
+    pump(Pid, Monitor).
 
-work_off(Pid, Monitor) ->
+pump(Pid, Monitor) ->
     lists:foreach(fun(_) -> erlang:yield() end, lists:seq(1, ?PUMP_YIELDS)),
     receive
         {'DOWN', Monitor, process, Pid, _} -> ok
     after ?PUMP_PAUSE_MS ->
-        work_off(Pid, Monitor)
+        pump(Pid, Monitor)
     end.
 
 %% A question about a process is answered when that is scheduled next, which takes a while where all

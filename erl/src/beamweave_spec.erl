@@ -105,7 +105,8 @@ near(Wanted, Names) ->
     Scored = [{Distance, Name} || Name <- lists:sublist(Names, ?NEAR_CANDIDATES),
                                   abs(length(Name) - length(Wanted)) =< Limit
                                       orelse contains(Name, Wanted),
-                                  Distance <- [score(Wanted, Name)], Distance =< Limit],
+                                  Distance <- [score(Wanted, Name, Limit)],
+                                  Distance =< Limit],
     [Name || {_, Name} <- lists:sublist(lists:sort(Scored), ?NEAR)].
 
 %% Of a name of two letters two others would make any other.
@@ -115,10 +116,12 @@ slips(Length) -> max(2, Length div 3).
 contains(Name, Wanted) ->
     length(Wanted) >= 3 andalso string:find(Name, Wanted) =/= nomatch.
 
-score(Wanted, Name) ->
+%% A part of a name comes behind what differs by a letter.
+score(Wanted, Name, Limit) ->
+    Distance = distance(string:lowercase(Wanted), string:lowercase(Name)),
     case contains(Name, Wanted) of
-        true -> 1;
-        false -> distance(string:lowercase(Wanted), string:lowercase(Name))
+        true -> min(Distance, Limit);
+        false -> Distance
     end.
 
 %% Levenshtein's, one row at a time.

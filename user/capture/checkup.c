@@ -157,7 +157,8 @@ void checkup_kernel(struct checkup *checkup, pid_t pid, uint32_t without)
 		.target = pid,
 	};
 	static const char *const shows[KERNEL_PROBES] = {
-		[KERNEL_SCHED] = "when the VM's threads run, wait and sleep, and who took their CPU",
+		[KERNEL_SCHED] =
+			"when the VM's threads run, wait and sleep, and who took their CPU",
 		[KERNEL_PROCESS] = "the Erlang process that a thread was executing",
 		[KERNEL_BLOCKING] = "the system call in which a thread blocks",
 		[KERNEL_SOCKET] = "connections, retransmits, resets",
@@ -203,7 +204,7 @@ void checkup_vm_text(pid_t pid, char text[static CHECKUP_VM_BYTES])
 	getpwuid_r(target.uid, &entry, buffer, sizeof(buffer), &user);
 	snprintf(uid, sizeof(uid), "%u", target.uid);
 	snprintf(text, CHECKUP_VM_BYTES, "%.200s, OTP %s, user %.60s%s%s",
-		 *node->name	       ? node->name
+		 *node->name		? node->name
 		 : node->endpoint_count ? "a node whose name is not known"
 					: "no distribution",
 		 *target.otp_release ? target.otp_release : "?", user ? user->pw_name : uid,

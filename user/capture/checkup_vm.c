@@ -69,10 +69,11 @@ static void vm_backends(struct checkup *checkup, struct door *door, const struct
 		checkup_add(checkup, "vm", "OTP", CHECKUP_MISSING, "run OTP 25 or newer",
 			    "OTP %.15s is older than 25", info->otp_release);
 	else
-		checkup_add(checkup, "vm", "OTP", CHECKUP_OK, NULL,
-			    "OTP %.15s (%.20s), %ld schedulers, %ld processes; tracers: nif, port%s",
-			    info->otp_release, flavor, info->schedulers, info->processes,
-			    release >= 27 ? ", and trace sessions of their own" : "");
+		checkup_add(
+			checkup, "vm", "OTP", CHECKUP_OK, NULL,
+			"OTP %.15s (%.20s), %ld schedulers, %ld processes; tracers: nif, port%s",
+			info->otp_release, flavor, info->schedulers, info->processes,
+			release >= 27 ? ", and trace sessions of their own" : "");
 }
 
 /* On OTP 25 a process has one tracer: whoever has it keeps others out. */
@@ -126,8 +127,9 @@ static void vm_node(struct checkup *checkup, const struct target *target,
 		return;
 	if (node_find(target, config->without, node, &fault)) {
 		if (!*fault.fix)
-			fault_fix(&fault, "in the VM's shell: beamweave:start(#{}), then: beamweave record "
-					  "--session PATH");
+			fault_fix(&fault,
+				  "in the VM's shell: beamweave:start(#{}), then: beamweave record "
+				  "--session PATH");
 		checkup_fault(checkup, "vm", "node", CHECKUP_MISSING, &fault);
 		goto cleanup;
 	}
@@ -185,14 +187,14 @@ static void vm_places(struct checkup *checkup, const struct target *target, uint
 				    "beamweave record --buffer-size 8M ..., or more room: mount -o "
 				    "remount,size=1G /dev/shm",
 				    "%.200s has %llu MB left, the ring wants %llu MB", place.path,
-				    (unsigned long long)(file_system.f_bavail * file_system.f_bsize /
-							 MB),
+				    (unsigned long long)(file_system.f_bavail *
+							 file_system.f_bsize / MB),
 				    RING_ROOM_BYTES / MB);
 		else
 			checkup_add(checkup, "vm", wanted[i].what, CHECKUP_OK, NULL,
 				    "can go to its %.200s, %llu MB left there", place.path,
-				    (unsigned long long)(file_system.f_bavail * file_system.f_bsize /
-							 MB));
+				    (unsigned long long)(file_system.f_bavail *
+							 file_system.f_bsize / MB));
 		place_remove(&place);
 	}
 }

@@ -72,6 +72,7 @@ static json_t *vm_json(const struct recorder *recorder)
 	put_text(vm, "why",
 		 recorder->attached	       ? NULL
 		 : *recorder->attach_fault.why ? recorder->attach_fault.why
+		 : recorder->config->attach    ? "what is left of the recording ends before that"
 					       : "it was not asked for");
 	put_text(vm, "fix", recorder->attached ? NULL : recorder->attach_fault.fix);
 	if (target->pid)

@@ -32,11 +32,11 @@ struct doctor_env {
 #define STEP(bit) ((uint32_t)(bit) << 16)
 
 static const struct amount_name without_names[] = {
-	{"sched", 1u << KERNEL_SCHED},	     {"process", 1u << KERNEL_PROCESS},
-	{"blocking", 1u << KERNEL_BLOCKING}, {"socket", 1u << KERNEL_SOCKET},
+	{"sched", 1u << KERNEL_SCHED},	       {"process", 1u << KERNEL_PROCESS},
+	{"blocking", 1u << KERNEL_BLOCKING},   {"socket", 1u << KERNEL_SOCKET},
 	{"socket_io", 1u << KERNEL_SOCKET_IO}, {"syscall", 1u << KERNEL_SYSCALL},
-	{"cmdline", STEP(WITHOUT_CMDLINE)},  {"epmd", STEP(WITHOUT_EPMD)},
-	{"devshm", STEP(WITHOUT_DEVSHM)},    {NULL, 0},
+	{"cmdline", STEP(WITHOUT_CMDLINE)},    {"epmd", STEP(WITHOUT_EPMD)},
+	{"devshm", STEP(WITHOUT_DEVSHM)},      {NULL, 0},
 };
 
 static const struct argp_option options[] = {
@@ -104,13 +104,15 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 static const struct argp doctor_argp = {
 	.options = options,
 	.parser = parse_option,
-	.doc = "Say what this host and a VM allow, and for what is missing the command that mends it. "
+	.doc = "Say what this host and a VM allow, and for what is missing the command that mends "
+	       "it. "
 	       "Changes neither: probes are attached for a moment, files are made and removed.\v"
 	       "Examples:\n"
 	       "  beamweave doctor                   the host, its kernel, the VMs on it\n"
 	       "  beamweave doctor -n shop           and whether this node can be recorded\n"
 	       "  beamweave doctor --json | jq '.checks[] | select(.status != \"ok\")'\n"
-	       "\nExit codes: 0 a recording has all that it needs, 1 something is missing, 2 bad usage.",
+	       "\nExit codes: 0 a recording has all that it needs, 1 something is missing, 2 bad "
+	       "usage.",
 };
 
 static const char *status_name(enum checkup_status status)

@@ -80,7 +80,7 @@ static void damage_print(const struct report *report, FILE *out)
 
 	if (damage->damaged_chunks)
 		snprintf(chunks, sizeof(chunks),
-			 " %s damaged chunks (%s) were skipped: what was in them is lost.",
+			 " Chunks skipped as damaged: %s (%s). What was in them is lost.",
 			 UNITS_COUNT(damage->damaged_chunks), UNITS_BYTES(damage->skipped_bytes));
 	else if (damage->skipped_bytes)
 		snprintf(chunks, sizeof(chunks), " %s of damage were skipped.",

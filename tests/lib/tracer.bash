@@ -19,7 +19,7 @@ tracer_setup()
 
 tracer_teardown()
 {
-	rm -f "/dev/shm/bwtest-$(vm_pid t)-"*
+	rm -f "/dev/shm/bwtest-$(vm_pid t)-"* "/dev/shm/beamweave-$(vm_pid t)-"*
 	vm_teardown
 }
 

@@ -76,6 +76,7 @@ struct capture_config {
 	uint64_t max_bytes;
 
 	const char *output; /* "-": standard output */
+	int live_fd; /* an unnamed file that is read while it grows, in place of output; 0: none */
 	const char *command_line; /* as typed, for the recording */
 };
 

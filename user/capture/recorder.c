@@ -186,6 +186,39 @@ static int second_watch(struct run *run)
 	return recorder_write_second(recorder, second);
 }
 
+/* One drain and what appeared since the last. */
+static int run_drain(struct run *run, bool rest)
+{
+	struct recorder *recorder = run->recorder;
+	int64_t moved = recorder_drain(recorder, rest);
+
+	return moved < 0 ? (int)moved : recorder_follow(recorder);
+}
+
+/* The same with its mark, for whoever reads along. */
+static int run_drain_live(struct run *run, bool rest)
+{
+	const struct recorder_view *view = run->view;
+	struct recorder *recorder = run->recorder;
+	enum recorder_end end;
+
+	if (!view->behind || !view->behind(view->context)) {
+		uint64_t mark_ns = clock_ns();
+		int64_t moved = recorder_drain(recorder, rest);
+		int error = moved < 0 ? (int)moved : recorder_follow(recorder);
+
+		if (!error)
+			error = recorder_drained(moved) ? recorder_write_mark(recorder, mark_ns)
+							: file_flush(recorder->writer);
+		if (error)
+			return error;
+	}
+	end = view->drained ? view->drained(view->context, recorder) : RECORDER_GOES_ON;
+	if (end != RECORDER_GOES_ON)
+		run_end(run, end);
+	return 0;
+}
+
 /* Errors of the output end the recording; others are returned. */
 static int run_loop(struct run *run)
 {
@@ -193,7 +226,6 @@ static int run_loop(struct run *run)
 
 	run->pace_ms = PACE_START_MS;
 	while (recorder->end == RECORDER_GOES_ON) {
-		int64_t moved;
 		int error;
 
 		pace_wait(run);
@@ -204,8 +236,8 @@ static int run_loop(struct run *run)
 			return error;
 		if (recorder->rings)
 			rings_lease(recorder->rings, recorder->now_ns);
-		moved = recorder_drain(recorder, false);
-		error = moved < 0 ? (int)moved : recorder_follow(recorder);
+		error = recorder->config->live_fd ? run_drain_live(run, false)
+						  : run_drain(run, false);
 		if (!error)
 			error = begin_watch(run);
 		if (!error)
@@ -258,7 +290,8 @@ static void run_stop(struct run *run)
 					     rings_tracer(recorder->rings) == RING_TRACER_NONE;
 		if (recorder->tracer_confirmed || end_wait_over(run))
 			break;
-		if (writable && (recorder_drain(recorder, true) < 0 || recorder_follow(recorder)))
+		if (writable &&
+		    (recorder->config->live_fd ? run_drain_live(run, true) : run_drain(run, true)))
 			writable = false;
 		poll(&(struct pollfd){.fd = run->signal_fd, .events = POLLIN}, 1, PACE_MIN_MS);
 		signals_read(run);

@@ -40,6 +40,13 @@ struct recorder_view {
 	void (*progress)(void *context, const struct recorder *recorder);
 	/* Something that the user should know, one line. */
 	void (*note)(void *context, const char *text);
+	/*
+	 * With live_fd, after each drain: what was there is in the file, with a CLOCK_MARK. Returns
+	 * what ends the recording, RECORDER_GOES_ON otherwise.
+	 */
+	enum recorder_end (*drained)(void *context, const struct recorder *recorder);
+	/* Is the reader behind? Then nothing is drained: what the ring has no room for is counted. */
+	bool (*behind)(void *context);
 	/* It is over; counts are final. */
 	void (*ended)(void *context, const struct recorder *recorder);
 };
@@ -70,6 +77,7 @@ struct recorder {
 	uint64_t now_ns;
 	enum recorder_end end;
 	int output_error; /* -errno that ended it */
+	bool threads_new; /* since the threads were written */
 	bool tracer_confirmed; /* the node's side has ended, by its own word */
 
 	uint64_t recorded, discarded; /* Erlang events so far */

@@ -51,6 +51,11 @@ int64_t recorder_drain(struct recorder *recorder, bool rest)
 	return moved;
 }
 
+bool recorder_drained(int64_t moved)
+{
+	return moved >= 0 && moved < DRAIN_BYTES / 2;
+}
+
 uint32_t recorder_fill(const struct recorder *recorder)
 {
 	uint32_t kernel = recorder->kernel ? kernel_fill_permille(recorder->kernel) : 0;
@@ -68,6 +73,7 @@ static void thread_appeared(void *context, uint32_t tid, uint32_t role, uint32_t
 	pid_t ours;
 
 	(void)role;
+	recorder->threads_new = true;
 	if (!recorder->kernel || !esdp || !recorder->target.pid)
 		return;
 	ours = target_thread(&recorder->target, (pid_t)tid);

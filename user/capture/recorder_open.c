@@ -163,7 +163,8 @@ int recorder_open_output(struct recorder *recorder, struct fault *fault)
 {
 	struct timespec now;
 
-	recorder->writer = file_create(recorder->config->output);
+	recorder->writer = recorder->config->live_fd ? file_create_on(recorder->config->live_fd)
+						     : file_create(recorder->config->output);
 	if (!recorder->writer)
 		return fault_set(fault, -errno, errno == ENXIO ? "start its reader first" : NULL,
 				 "cannot write %.300s: %s", recorder->config->output,
@@ -258,7 +259,7 @@ void recorder_close(struct recorder *recorder, bool discard)
 	samples_close(&recorder->samples);
 	if (recorder->writer)
 		file_close(recorder->writer, false);
-	if (recorder->writer && discard)
+	if (recorder->writer && discard && !recorder->config->live_fd)
 		output_discard(recorder->config->output);
 	recorder->writer = NULL;
 	target_close(&recorder->target);

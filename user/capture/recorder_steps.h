@@ -62,6 +62,8 @@ void recorder_close(struct recorder *recorder, bool discard);
 int recorder_write_begin(struct recorder *recorder);
 /* The threads that the target has now. */
 int recorder_write_tasks(struct recorder *recorder);
+/* All that was recorded before `mark_ns` is in the file: say so, and hand it to the reader. */
+int recorder_write_mark(struct recorder *recorder, uint64_t mark_ns);
 /* Once a second; some of it every fifth time. */
 int recorder_write_second(struct recorder *recorder, uint64_t second);
 /* Final counts, the last clock and a true summary. All is tried, the first error returned. */
@@ -73,6 +75,8 @@ void recorder_count(struct recorder *recorder);
 
 /* Bytes of a file of limited size that are kept for the last chunks. */
 uint64_t recorder_closing_bytes(const struct capture_config *config);
+/* Was so little moved that nothing can have been left? */
+bool recorder_drained(int64_t moved);
 /* Move what is there, as far as --max-size leaves room. Returns bytes moved or -errno of the writer. */
 int64_t recorder_drain(struct recorder *recorder, bool rest);
 /* The fuller of the two sides, in 1/1000. */

@@ -11,11 +11,34 @@
 
 #define SLOW_SECONDS 5 /* between clock snapshots and counts, which a cut file is to have */
 
-static int write_clock(struct recorder *recorder)
+static struct chunk_clock clock_read(void)
 {
-	struct chunk_clock clock = {.monotonic_ns = clock_of_ns(CLOCK_MONOTONIC),
+	return (struct chunk_clock){.monotonic_ns = clock_of_ns(CLOCK_MONOTONIC),
 				    .boottime_ns = clock_of_ns(CLOCK_BOOTTIME),
 				    .realtime_ns = clock_of_ns(CLOCK_REALTIME)};
+}
+
+int recorder_write_mark(struct recorder *recorder, uint64_t mark_ns)
+{
+	struct chunk_clock clock = clock_read();
+	uint64_t since_ns = clock.monotonic_ns - mark_ns;
+	int error = 0;
+
+	clock.monotonic_ns -= since_ns;
+	clock.boottime_ns -= since_ns;
+	clock.realtime_ns -= since_ns;
+	if (recorder->threads_new && recorder->rings)
+		error = rings_write_threads(recorder->rings, recorder->writer, clock_ns());
+	recorder->threads_new = false;
+	if (!error)
+		error = file_append(recorder->writer, CHUNK_CLOCK, CLOCK_MARK, &clock,
+				    sizeof(clock), NULL, 0);
+	return error ? error : file_flush(recorder->writer);
+}
+
+static int write_clock(struct recorder *recorder)
+{
+	struct chunk_clock clock = clock_read();
 
 	return file_append(recorder->writer, CHUNK_CLOCK, 0, &clock, sizeof(clock), NULL, 0);
 }

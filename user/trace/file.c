@@ -119,22 +119,23 @@ static int output_open(const char *path, bool *stream)
 	return fd;
 }
 
-struct file_writer *file_create(const char *path)
+/* Takes over the descriptor; -1: errno says why there is none. */
+static struct file_writer *writer_new(int fd, bool stream)
 {
 	struct file_header header = {.version = FILE_VERSION, .header_bytes = sizeof(header)};
-	struct file_writer *writer = calloc(1, sizeof(*writer));
+	struct file_writer *writer = fd < 0 ? NULL : calloc(1, sizeof(*writer));
 	struct timespec now;
 
-	if (!writer)
-		return NULL;
-	writer->fd = output_open(path, &writer->stream);
-	if (writer->fd < 0) {
+	if (!writer) {
 		int error = errno;
 
-		free(writer);
+		if (fd >= 0)
+			close(fd);
 		errno = error;
 		return NULL;
 	}
+	writer->fd = fd;
+	writer->stream = stream;
 	writer->can_allocate = !writer->stream;
 	writer->reserve = writer->stream ? 0 : FILE_RESERVE;
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -145,6 +146,19 @@ struct file_writer *file_create(const char *path)
 	writer->used = sizeof(header);
 	writer->position = sizeof(header);
 	return writer;
+}
+
+struct file_writer *file_create(const char *path)
+{
+	bool stream;
+	int fd = output_open(path, &stream);
+
+	return writer_new(fd, stream);
+}
+
+struct file_writer *file_create_on(int fd)
+{
+	return writer_new(fcntl(fd, F_DUPFD_CLOEXEC, 3), true);
 }
 
 /*

@@ -48,7 +48,7 @@ struct chunk_header {
 	uint32_t magic;
 	uint16_t type; /* enum chunk_type */
 	uint16_t flags; /* 0 */
-	uint32_t stream; /* VM: thread index; kernel: CPU; else 0 */
+	uint32_t stream; /* VM: thread index; kernel: CPU; a clock: 0, CLOCK_MARK; else 0 */
 	uint32_t bytes; /* of the payload, without the padding to 8 */
 	uint64_t number; /* of the chunk in the file, from 0 */
 	uint64_t hash; /* XXH3_64bits of the payload, seeded with XXH3 of the fields above */
@@ -72,6 +72,9 @@ struct chunk_threads {
 	uint64_t dict_discarded;
 	uint64_t taken_ns;
 };
+
+/* The stream of a clock chunk: all that was recorded before that time stands before the chunk. */
+#define CLOCK_MARK 1
 
 struct chunk_clock {
 	uint64_t monotonic_ns, boottime_ns, realtime_ns;
@@ -114,6 +117,8 @@ struct file_writer;
  * SIGPIPE unless the program ignores it.
  */
 struct file_writer *file_create(const char *path);
+/* The same into an open file that the caller keeps: it is appended to, and read while it grows. */
+struct file_writer *file_create_on(int fd);
 /*
  * Append a chunk whose payload is given in up to two parts. Returns 0 or -errno (-ENOSPC, -EPIPE):
  * then nothing of this chunk is in the file, all before it is, and it may be tried again. Only a

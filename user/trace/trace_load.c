@@ -238,7 +238,7 @@ static int entries_load(struct load *load)
 	return 0;
 }
 
-static int32_t tid_translate(const struct trace *trace, uint32_t ns_tid)
+int32_t trace_tid(const struct trace *trace, uint32_t ns_tid)
 {
 	bool same = true;
 
@@ -261,7 +261,7 @@ static void thread_make(struct trace *trace, uint32_t ring, bool overwrite)
 
 		thread->role = entry->role;
 		thread->number = entry->number;
-		thread->tid = entry->tid ? tid_translate(trace, entry->tid) : 0;
+		thread->tid = entry->tid ? trace_tid(trace, entry->tid) : 0;
 	}
 	decoder->file = &trace->file;
 	decoder->ring = ring;

@@ -85,6 +85,8 @@ int trace_load(struct trace *trace, const char *path);
 /* Read all records once: accounts, losses, names. After trace_load(). */
 int trace_account(struct trace *trace);
 int trace_loss_add(struct trace *trace, const struct loss *loss);
+/* The thread that the target calls `ns_tid`, in the initial pid namespace; 0: not known. */
+int32_t trace_tid(const struct trace *trace, uint32_t ns_tid);
 void trace_span_widen(struct trace *trace, uint64_t ts_ns);
 
 /* ---- trace_terms.c ---- */

@@ -11,6 +11,7 @@ static const struct {
 	const char *about;
 } commands[] = {
 	{"record", cmd_record, "record an Erlang VM and its kernel side into a file"},
+	{"trace", cmd_trace, "print calls, messages and more as they happen, one line each"},
 	{"report", cmd_report, "say what a recording shows: findings first"},
 	{"export", cmd_export, "turn a recording into a Perfetto trace, JSON lines or text"},
 	{"doctor", cmd_doctor,

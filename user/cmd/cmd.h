@@ -12,6 +12,7 @@ enum cmd_status {
 };
 
 int cmd_record(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

@@ -81,33 +81,6 @@ struct record_env record_env = {
 		},
 };
 
-enum option_key {
-	OPT_MESSAGES = 256,
-	OPT_RUNNING,
-	OPT_GC,
-	OPT_PROCS,
-	OPT_PORTS,
-	OPT_SCHED,
-	OPT_SOCKET,
-	OPT_SYSCALL,
-	OPT_PIDS,
-	OPT_CAPTURE,
-	OPT_CAPTURE_BYTES,
-	OPT_CAPTURE_DEPTH,
-	OPT_REDACT,
-	OPT_TRACER,
-	OPT_KERNEL,
-	OPT_NO_ATTACH,
-	OPT_WITHOUT,
-	OPT_MODE,
-	OPT_BUFFER_SIZE,
-	OPT_MAX_SIZE,
-	OPT_COOKIE_FILE,
-	OPT_SESSION,
-	OPT_WAIT,
-	OPT_FAIL_ON_LOSS,
-};
-
 static const struct argp_option options[] = {
 	{0, 0, 0, 0, "Target:", 1},
 	{"pid", 'p', "PID", 0, "The process of an Erlang VM", 0},
@@ -205,17 +178,17 @@ static void *list_grow(void *list, size_t count, size_t item_bytes, struct argp_
 	return list;
 }
 
-static void calls_add(const char *text, struct argp_state *state)
+void record_calls_add(const char *option, const char *text, struct argp_state *state)
 {
 	struct spec_error error;
 	char lines[600];
 	size_t count = record_env.config.call_count;
 
 	record_env.calls =
-		list_grow(record_env.calls, count, sizeof(*record_env.calls), state, "-c");
+		list_grow(record_env.calls, count, sizeof(*record_env.calls), state, option);
 	if (spec_parse(text, &record_env.calls[count], &error)) {
 		spec_error_lines(text, &error, lines, sizeof(lines));
-		fprintf(stderr, "beamweave: -c: %s\n%s\n", error.message, lines);
+		fprintf(stderr, "beamweave: %s: %s\n%s\n", option, error.message, lines);
 		exit(CMD_USAGE);
 	}
 	record_env.config.calls = record_env.calls;
@@ -316,7 +289,7 @@ static uint32_t number_parse(const char *option, const char *text, uint32_t min,
 	return (uint32_t)number;
 }
 
-static error_t option_parse(int key, char *value, struct argp_state *state)
+error_t record_option_parse(int key, char *value, struct argp_state *state)
 {
 	struct capture_config *config = &record_env.config;
 
@@ -339,7 +312,7 @@ static error_t option_parse(int key, char *value, struct argp_state *state)
 		config->cookie_file = value;
 		break;
 	case 'c':
-		calls_add(value, state);
+		record_calls_add("-c", value, state);
 		break;
 	case 'e':
 		events_add("-e", value);
@@ -433,7 +406,8 @@ static error_t option_parse(int key, char *value, struct argp_state *state)
 
 void record_options_parse(int argc, char **argv)
 {
-	static const struct argp argp = {options, option_parse, "[-- COMMAND...]", doc, 0, 0, 0};
+	static const struct argp argp = {options, record_option_parse, "[-- COMMAND...]", doc, 0, 0,
+					 0};
 	static char name[] = "beamweave record";
 
 	argv[0] = name;

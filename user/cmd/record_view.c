@@ -159,6 +159,18 @@ static void line_clear(struct record_view *view)
 	view->drawn = false;
 }
 
+void record_words_print(const struct recorder *recorder, const char *verb, uint64_t max_events)
+{
+	struct capture_config limits = *recorder->config;
+	char target[256], vm[256], limit[160];
+
+	limits.max_events = max_events;
+	target_words(recorder, target, sizeof(target));
+	vm_words(recorder, vm, sizeof(vm));
+	limit_words(&limits, limit, sizeof(limit));
+	fprintf(stderr, "%s %s: %s; ends %s\n", verb, target, vm, limit);
+}
+
 static void view_begun(void *context, const struct recorder *recorder)
 {
 	struct record_view *view = context;

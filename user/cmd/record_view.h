@@ -17,6 +17,8 @@ void record_view_open(struct record_view *view, const struct capture_config *con
 /* The callbacks for recorder_run(). */
 struct recorder_view record_view_callbacks(struct record_view *view);
 
+/* "VERB shop@host (pid 7): calls of 3 functions; ends after 15 s or with Ctrl-C" */
+void record_words_print(const struct recorder *recorder, const char *verb, uint64_t max_events);
 /* "beamweave: WHY" and, when there is one, the way out on a line of its own. */
 void record_fault_print(const struct fault *fault);
 

@@ -26,6 +26,11 @@ int lines_write(struct trace *trace, FILE *out, enum lines_format format, uint64
 void lines_text(struct trace *trace, const struct event *event, struct text_builder *text);
 void lines_json(struct trace *trace, const struct event *event, struct text_builder *text);
 
+/* What happened, without time, place and process. */
+void lines_text_event(struct trace *trace, const struct event *event, struct text_builder *text);
+/* "<0.123.0> name", with the name that it had then. */
+void lines_text_process(struct trace *trace, uint64_t word, uint64_t ts_ns,
+			struct text_builder *text);
 /* The part of a line that tells of one of the kernel's events. */
 void lines_text_kernel(const struct event *event, struct text_builder *text);
 /* "12.3 us", "1500.0 ms", "12.0 s" */

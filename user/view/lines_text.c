@@ -38,7 +38,7 @@ static void mfa_add(struct trace *trace, const char *before, uint32_t mfa,
 	text_add(text, trace_mfa(trace, mfa));
 }
 
-static void process_add(struct trace *trace, uint64_t word, uint64_t ts_ns,
+void lines_text_process(struct trace *trace, uint64_t word, uint64_t ts_ns,
 			struct text_builder *text)
 {
 	const char *name = trace_process_name(trace, word, ts_ns);
@@ -76,7 +76,7 @@ static void send_add(struct trace *trace, const struct event *event, struct text
 
 	text_add(text, event->kind == RING_SEND ? "send to " : "send to no process ");
 	if (send->to) {
-		process_add(trace, send->to, event->ts_ns, text);
+		lines_text_process(trace, send->to, event->ts_ns, text);
 	} else if (send->name) {
 		const char *name = trace_atom(trace, send->name);
 
@@ -111,7 +111,7 @@ static void peer_add(struct trace *trace, const struct event *event, const char 
 		     struct text_builder *text)
 {
 	text_add(text, what);
-	process_add(trace, event->peer->other, event->ts_ns, text);
+	lines_text_process(trace, event->peer->other, event->ts_ns, text);
 }
 
 static void spawn_add(struct trace *trace, const struct event *event, const char *what,
@@ -120,7 +120,7 @@ static void spawn_add(struct trace *trace, const struct event *event, const char
 	const struct ring_spawn *spawn = event->spawn;
 
 	text_add(text, what);
-	process_add(trace, spawn->other, event->ts_ns, text);
+	lines_text_process(trace, spawn->other, event->ts_ns, text);
 	mfa_add(trace, " with ", spawn->initial == RING_NO_INDEX ? spawn->mfa : spawn->initial,
 		text);
 }
@@ -226,7 +226,7 @@ static void vm_add(struct trace *trace, const struct event *event, struct text_b
 		break;
 	case RING_PORT_OPEN:
 		text_add(text, "port opened by ");
-		process_add(trace, event->port_open->owner, event->ts_ns, text);
+		lines_text_process(trace, event->port_open->owner, event->ts_ns, text);
 		break;
 	case RING_PORT_CLOSED:
 		value_add(trace, event, "port closed", text);
@@ -282,7 +282,7 @@ static void side_add(struct trace *trace, const struct event *event, struct text
 		break;
 	case EVENT_PORT:
 		text_add(text, "belongs to ");
-		process_add(trace, port->owner, event->ts_ns, text);
+		lines_text_process(trace, port->owner, event->ts_ns, text);
 		if (!port->family)
 			break;
 		text_add(text, ", ");
@@ -320,6 +320,16 @@ static void place_add(const struct trace *trace, const struct event *event,
 	text_format(text, "%-9s", place);
 }
 
+void lines_text_event(struct trace *trace, const struct event *event, struct text_builder *text)
+{
+	if (event->kind < RING_KINDS)
+		vm_add(trace, event, text);
+	else if (event->kind < EVENT_LOSS)
+		lines_text_kernel(event, text);
+	else
+		side_add(trace, event, text);
+}
+
 void lines_text(struct trace *trace, const struct event *event, struct text_builder *text)
 {
 	text_add(text, MOMENT_TIME(trace, event->ts_ns));
@@ -327,13 +337,8 @@ void lines_text(struct trace *trace, const struct event *event, struct text_buil
 	place_add(trace, event, text);
 	text_add(text, " ");
 	if (event->process) {
-		process_add(trace, event->process, event->ts_ns, text);
+		lines_text_process(trace, event->process, event->ts_ns, text);
 		text_add(text, "  ");
 	}
-	if (event->kind < RING_KINDS)
-		vm_add(trace, event, text);
-	else if (event->kind < EVENT_LOSS)
-		lines_text_kernel(event, text);
-	else
-		side_add(trace, event, text);
+	lines_text_event(trace, event, text);
 }

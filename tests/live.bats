@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # beamweave trace: lines while things happen, of a program of which all is known (workloads/live.erl).
 
+# shellcheck disable=SC2016,SC2154 # $1 is the inner shell's; $stderr is of run --separate-stderr
+
 bats_require_minimum_version 1.5.0
 load lib/vm
 
@@ -67,7 +69,7 @@ said() {
 		live:odd('�[31mé')
 		live:odd('�[31mé') -> '�[31mé' <T>
 	EOF
-	! grep -q $'\e' "$out"
+	run ! grep -q $'\e' "$out"
 	vm_clean t
 }
 
@@ -89,7 +91,7 @@ said() {
 	kill -0 "$tracer"
 	wait "$tracer"
 	grep -q 'events: the time is over (-d)$' "$err"
-	! grep -q -- '->' "$out"
+	run ! grep -q -- '->' "$out"
 	vm_clean t
 }
 
@@ -102,6 +104,7 @@ said() {
 @test "a reader that reads nothing loses lines, which are counted, and does not keep us" {
 	local reader lost
 	mkfifo "$VM_DIR/fifo"
+	# shellcheck disable=SC2217 # it holds the pipe open
 	sleep 120 < "$VM_DIR/fifo" 3>&- &
 	reader=$!
 	vm_rpc t 'register(live_busy, spawn(fun F() -> live:run(1000), erlang:yield(), F() end)), ok'
@@ -118,14 +121,28 @@ said() {
 	trace_around 'P = spawn(fun() -> receive {stop, _} -> ok end end), P ! {stop, now}, ok' --messages -l 0
 	grep -qE 'send to <[0-9.]+>.*: \{stop,now\}$' "$out"
 	grep -qE 'receive \{stop,now\}$' "$out"
-	! grep -qE '  (spawn|link|exit) ' "$out"
+	run ! grep -qE '  (spawn|link|exit) ' "$out"
 }
 
 @test "colour is for terminals, or for whoever wants it" {
 	trace_around 'live:all()' live:add
-	! grep -q $'\e' "$out"
+	run ! grep -q $'\e' "$out"
 	trace_around 'live:all()' --color always live:add
 	grep -q $'\e\\[36mlive:add\e\\[0m(97, 98)' "$out"
+}
+
+@test "a VM that ends ends it, and what it did last is printed" {
+	vm_start u +S 2:2 -pa "$VM_ROOT/build/tests/ebin"
+	vm_rpc u 'code:ensure_loaded(live)'
+	rm -f "$VM_DIR/err"
+	"$BEAMWEAVE" trace -p "$(vm_pid u)" -d 60 -l 0 live:add > "$VM_DIR/lines" 2> "$VM_DIR/err" 3>&- &
+	tracer=$!
+	vm_wait_for 20 grep -q '^tracing' "$VM_DIR/err"
+	vm_rpc u 'live:run(3)'
+	vm_stop_hard u
+	wait "$tracer"
+	[ "$(grep -c 'live:add(3, foo)' "$VM_DIR/lines")" = 2 ]
+	grep -q '^6 events: the VM ended' "$VM_DIR/err"
 }
 
 @test "wrong use is told where it is wrong" {

@@ -29,7 +29,7 @@
  * The limit inside the tracer is there for what we might not keep up with; lines are counted here. It
  * leaves room for events that have no line, our own processes' for one.
  */
-#define TRACER_EVENTS(max) ((max) * 4 + 10000)
+#define TRACER_EVENTS(max) ((max)*4 + 10000)
 
 enum trace_option_key { OPT_JSON = 1024, OPT_COLOUR };
 
@@ -71,8 +71,8 @@ static const struct argp_option options[] = {
 	{0, 0, 0, 0, "Output:", 5},
 	{"json", OPT_JSON, 0, 0, "Lines as of export --to jsonl, with duration_ns at a call's end",
 	 0},
-	{"color", OPT_COLOUR, "auto|always|never", 0,
-	 "auto: on a terminal, unless NO_COLOR is set", 0},
+	{"color", OPT_COLOUR, "auto|always|never", 0, "auto: on a terminal, unless NO_COLOR is set",
+	 0},
 	{"brief-help", 'h', 0, OPTION_HIDDEN, 0, 0},
 	{0},
 };
@@ -352,7 +352,7 @@ int cmd_trace(int argc, char **argv)
 	status = env_check();
 	if (status)
 		return status;
-	if (trace_env.max_events)
+	if (trace_env.max_events && trace_env.max_events < UINT64_MAX / 8)
 		config->max_events = TRACER_EVENTS(trace_env.max_events);
 	config->live_fd = memfd_create("beamweave", MFD_CLOEXEC);
 	view.follow = config->live_fd < 0 ? NULL : trace_follow_open(config->live_fd);

@@ -135,8 +135,8 @@ static int dict_take(struct trace_follow *follow, uint32_t bytes)
 	memcpy(follow->dict + head.offset, follow->payload + sizeof(head), bytes);
 	if (head.offset + bytes > follow->dict_bytes)
 		follow->dict_bytes = head.offset + bytes;
-	while (!error && ring_dict_next(follow->dict, follow->dict_bytes, &follow->dict_position,
-					&entry)) {
+	while (!error &&
+	       ring_dict_next(follow->dict, follow->dict_bytes, &follow->dict_position, &entry)) {
 		follow->unsettled |= entry->type == RING_DICT_NAME;
 		error = names_add(follow->trace->names, entry);
 	}

@@ -14,11 +14,11 @@
 #define ARGS_SHOWN 4096 /* of a call's arguments, and of a value */
 #define ARGS_KEPT  256 /* of them, to be said again when the call returns */
 
-#define DIM  "\033[2m"
-#define BOLD "\033[1m"
-#define RED  "\033[31m"
+#define DIM   "\033[2m"
+#define BOLD  "\033[1m"
+#define RED   "\033[31m"
 #define GREEN "\033[32m"
-#define CYAN "\033[36m"
+#define CYAN  "\033[36m"
 #define PLAIN "\033[0m"
 
 struct live {
@@ -170,7 +170,7 @@ bool live_event(struct live *live, const struct event *event)
 		if (live->format != LIVE_JSON)
 			live_terms_args(live->trace, event, args, sizeof(args));
 		live_calls_begin(live->calls, event->process, event->call->mfa, event->ts_ns,
-				 strlen(args) < ARGS_KEPT ? args : "(...)");
+				 strlen(args) < ARGS_KEPT ? args : "");
 	} else if (event->kind == RING_RETURN_FROM || event->kind == RING_EXCEPTION_FROM) {
 		if (live_calls_end(live->calls, event->process, event->value->mfa, &call))
 			ended = &call;

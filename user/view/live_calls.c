@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define HASH_NONFATAL_OOM	       1
+#define HASH_NONFATAL_OOM	     1
 #define uthash_nonfatal_oom(element) ((element)->failed = true)
 
 #include <uthash.h>

@@ -59,26 +59,26 @@ TRC_MAKER void trc_send(ei_x_buff *x, unsigned pid, unsigned to, long number, lo
 	ei_x_encode_longlong(x, time_ns);
 }
 
-TRC_MAKER void trc_number_put(FILE *file, uint32_t number)
+TRC_MAKER void trc_number_put(FILE *to, uint32_t number)
 {
 	for (int shift = 24; shift >= 0; shift -= 8)
-		putc((int)(number >> shift & 0xff), file);
+		putc((int)(number >> shift & 0xff), to);
 }
 
 /* Write it as a frame, and free it. */
-TRC_MAKER void trc_frame_put(FILE *file, ei_x_buff *x)
+TRC_MAKER void trc_frame_put(FILE *to, ei_x_buff *x)
 {
-	putc(0, file);
-	trc_number_put(file, (uint32_t)x->index + 1);
-	putc(131, file);
-	fwrite(x->buff, 1, (size_t)x->index, file);
+	putc(0, to);
+	trc_number_put(to, (uint32_t)x->index + 1);
+	putc(131, to);
+	fwrite(x->buff, 1, (size_t)x->index, to);
 	ei_x_free(x);
 }
 
-TRC_MAKER void trc_drop_put(FILE *file, uint32_t dropped)
+TRC_MAKER void trc_drop_put(FILE *to, uint32_t dropped)
 {
-	putc(1, file);
-	trc_number_put(file, dropped);
+	putc(1, to);
+	trc_number_put(to, dropped);
 }
 
 #endif

@@ -4,15 +4,32 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "sanitize.h"
 
+size_t page_columns(void)
+{
+	const char *variable = getenv("COLUMNS");
+	struct winsize size;
+	long columns = variable ? strtol(variable, NULL, 10) : 0;
+
+	if (columns <= 0 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+		columns = size.ws_col;
+	if (columns <= 0)
+		return PAGE_COLUMNS;
+	if (columns < PAGE_COLUMNS_LEAST)
+		return PAGE_COLUMNS_LEAST;
+	return columns > PAGE_COLUMNS_MOST ? PAGE_COLUMNS_MOST : (size_t)columns;
+}
+
 static void line_wrap(FILE *out, size_t first, size_t rest, char *line)
 {
-	size_t indent = first;
+	size_t columns = page_columns(), indent = first;
 
 	do {
-		size_t room = PAGE_COLUMNS - indent, fits = sanitize_prefix(line, room, NULL),
+		size_t room = columns - indent, fits = sanitize_prefix(line, room, NULL),
 		       next = fits;
 
 		if (line[fits]) {

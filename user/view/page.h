@@ -2,11 +2,17 @@
 #ifndef BEAMWEAVE_PAGE_H
 #define BEAMWEAVE_PAGE_H
 
-/* Text for a terminal of 100 columns. Everything that is printed here is sanitized first. */
+/* Text for a terminal. Everything that is printed here is sanitized first. */
 
 #include <stdio.h>
 
-#define PAGE_COLUMNS 100
+/* Where nothing tells how wide, and the bounds between which a terminal is believed. */
+#define PAGE_COLUMNS	   100
+#define PAGE_COLUMNS_LEAST 40
+#define PAGE_COLUMNS_MOST  160
+
+/* The columns of a line: as COLUMNS says, or the terminal at standard output, else PAGE_COLUMNS. */
+size_t page_columns(void);
 
 /*
  * Print text wrapped at spaces: the first line begins at `first` columns, the others at `rest`. A '\n'

@@ -135,7 +135,7 @@ static void header_print(const struct report *report, FILE *out)
 		 UNITS_DURATION(report->end_ns - report->start_ns));
 	/* on two lines when one is too short for it */
 	page_print(out, 0, 2, "%s:%s%s%s", report->options->path, who,
-		   strlen(report->options->path) + strlen(who) + strlen(when) + 2 > PAGE_COLUMNS
+		   strlen(report->options->path) + strlen(who) + strlen(when) + 2 > page_columns()
 			   ? "\n"
 			   : " ",
 		   when);

@@ -118,7 +118,7 @@ static void widths_fit(const struct table *table, size_t *widths, size_t indent)
 			widths[i] = 0;
 		total += widths[i] + (widths[i] && i ? COLUMN_GAP : 0);
 	}
-	while (total > PAGE_COLUMNS) {
+	while (total > page_columns()) {
 		size_t widest = column_widest(table, widths, false);
 
 		if (widest == table->width)

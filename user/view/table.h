@@ -3,7 +3,7 @@
 #define BEAMWEAVE_TABLE_H
 
 /*
- * A table of text in at most PAGE_COLUMNS columns: cells are sanitized, columns as wide as their
+ * A table of text in at most page_columns(): cells are sanitized, columns as wide as their
  * widest cell. When that is too wide, the columns marked TABLE_FLEX give way, the widest first, and
  * their long cells are cut with "..". Columns in which no row has anything are left out.
  */

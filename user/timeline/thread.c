@@ -331,3 +331,49 @@ struct thread_totals *threads_totals(const struct threads *threads)
 	qsort(totals, threads->count, sizeof(*totals), totals_compare);
 	return totals;
 }
+
+/*
+ * What a thread was in when it was listed, if it is a state in which it stays: its first event ends
+ * it. A runnable one may run or wait for a CPU.
+ */
+static enum thread_state task_state(const struct chunk_task *task)
+{
+	switch (task->state) {
+	case 'S':
+	case 'I':
+		return THREAD_SLEEPING;
+	case 'D':
+		return THREAD_BLOCKED;
+	case 'T':
+	case 't':
+		return THREAD_STOPPED;
+	default:
+		return THREAD_UNKNOWN;
+	}
+}
+
+int threads_known(struct threads *threads, const struct trace *trace)
+{
+	const struct trace_thread *vm_threads;
+	const struct chunk_task *tasks;
+	size_t count, i;
+
+	tasks = trace_tasks(trace, &count);
+	for (i = 0; i < count; i++) {
+		struct thread *thread = threads_get(threads, tasks[i].tid, threads->start_ns);
+
+		if (!thread)
+			return -ENOMEM;
+		threads_name(thread, tasks[i].comm);
+		thread->now.state = task_state(&tasks[i]);
+	}
+	count = trace_threads(trace, &vm_threads);
+	for (i = 0; i < count; i++) {
+		if (vm_threads[i].tid <= 0)
+			continue;
+		if (threads_role(threads, vm_threads[i].tid, vm_threads[i].role,
+				 vm_threads[i].number))
+			return -ENOMEM;
+	}
+	return 0;
+}

@@ -64,6 +64,9 @@ int threads_role(struct threads *threads, int32_t tid, uint32_t role, uint32_t n
 /* The name that a list of tasks gives. */
 void threads_name(struct thread *thread, const char comm[16]);
 
+/* The threads that a recording lists, with their states at its start and their roles. 0 or -ENOMEM. */
+int threads_known(struct threads *threads, const struct trace *trace);
+
 /* Each returns 0 or -ENOMEM. */
 int threads_switch(struct threads *threads, const struct event *event);
 int threads_waking(struct threads *threads, const struct event *event);

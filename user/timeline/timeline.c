@@ -74,53 +74,6 @@ static void timeline_gc_ended(void *context, const struct gc_interval *gc)
 		timeline->error = error;
 }
 
-/*
- * What a thread was in when it was listed, if it is a state in which it stays: its first event ends
- * it. A runnable one may run or wait for a CPU.
- */
-static enum thread_state task_state(const struct chunk_task *task)
-{
-	switch (task->state) {
-	case 'S':
-	case 'I':
-		return THREAD_SLEEPING;
-	case 'D':
-		return THREAD_BLOCKED;
-	case 'T':
-	case 't':
-		return THREAD_STOPPED;
-	default:
-		return THREAD_UNKNOWN;
-	}
-}
-
-static int timeline_known(struct timeline *timeline)
-{
-	const struct trace_thread *threads;
-	const struct chunk_task *tasks;
-	size_t count, i;
-
-	tasks = trace_tasks(timeline->trace, &count);
-	for (i = 0; i < count; i++) {
-		struct thread *thread =
-			threads_get(&timeline->threads, tasks[i].tid, timeline->threads.start_ns);
-
-		if (!thread)
-			return -ENOMEM;
-		threads_name(thread, tasks[i].comm);
-		thread->now.state = task_state(&tasks[i]);
-	}
-	count = trace_threads(timeline->trace, &threads);
-	for (i = 0; i < count; i++) {
-		if (threads[i].tid <= 0)
-			continue;
-		if (threads_role(&timeline->threads, threads[i].tid, threads[i].role,
-				 threads[i].number))
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 /* Is `flag` one of a list like "call,return_to"? */
 static bool flags_have(const char *flags, const char *flag)
 {
@@ -185,7 +138,7 @@ struct timeline *timeline_new(struct trace *trace, const struct timeline_sink *s
 	timeline->stalls.sink = &timeline->sink;
 	timeline->stalls.nests.sink = &timeline->sink;
 	timeline->stalls.min_ns = min_stall_ns;
-	if (trace && timeline_known(timeline)) {
+	if (trace && threads_known(&timeline->threads, trace)) {
 		timeline_free(timeline);
 		errno = ENOMEM;
 		return NULL;

@@ -4,6 +4,7 @@
 
 bats_require_minimum_version 1.5.0
 load lib/vm.bash
+load lib/record.bash
 
 setup()
 {
@@ -25,27 +26,6 @@ storm()
 {
 	vm_rpc "$1" 'spawn(fun() -> register(storm, self()), F = fun F() -> lists:seq(1, 2),
 		receive stop -> ok after 0 -> F() end end, F() end)' >/dev/null
-}
-
-# begin ARGUMENT...: record in the background, return when it says that it is recording.
-begin()
-{
-	"$BEAMWEAVE" record "$@" 2>err 3>&- &
-	RECORD_PID=$!
-	vm_wait_for 30 grep -q '^recording' err || {
-		cat err
-		return 1
-	}
-}
-
-# Wait for the recorder; its status is in $status, what it said in $output.
-finish()
-{
-	status=0
-	wait "$RECORD_PID" || status=$?
-	RECORD_PID=
-	output=$(cat err)
-	echo "$output"
 }
 
 summary()

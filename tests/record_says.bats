@@ -4,6 +4,7 @@
 
 bats_require_minimum_version 1.5.0
 load lib/vm.bash
+load lib/record.bash
 
 setup()
 {
@@ -15,27 +16,6 @@ teardown()
 {
 	[[ -z ${RECORD_PID:-} ]] || vm_end "$RECORD_PID"
 	vm_teardown
-}
-
-# begin ARGUMENT...: record in the background, return when it says that it is recording.
-begin()
-{
-	"$BEAMWEAVE" record "$@" 2>err 3>&- &
-	RECORD_PID=$!
-	vm_wait_for 30 grep -q '^recording' err || {
-		cat err
-		return 1
-	}
-}
-
-# Wait for the recorder; its status is in $status, what it said in $output.
-finish()
-{
-	status=0
-	wait "$RECORD_PID" || status=$?
-	RECORD_PID=
-	output=$(cat err)
-	echo "$output"
 }
 
 @test "the process that a door starts the recording by is ours and leaves no event" {

@@ -31,6 +31,21 @@ struct call_stack {
 	bool valued; /* the last that was heard is a return_from or exception_from */
 };
 
+const char *call_end_text(enum call_end how)
+{
+	static const char *const ends[] = {
+		[CALL_RETURNED] = "returned",
+		[CALL_TAIL] = "tail call",
+		[CALL_EXCEPTION] = "exception",
+		[CALL_UNSEEN] = "not seen: an upper bound",
+		[CALL_EXITED] = "its process exited",
+		[CALL_OPEN] = "cut by the end of the recording",
+		[CALL_LOST] = "events were lost",
+	};
+
+	return (size_t)how < sizeof(ends) / sizeof(*ends) ? ends[how] : "unknown";
+}
+
 void calls_free(struct calls *calls)
 {
 	free(calls->hibernate);

@@ -75,6 +75,9 @@ enum call_end {
 	CALL_LOST = 6, /* a loss interval of its process's rings came between */
 };
 
+/* "returned", "tail call", ...: for people. */
+const char *call_end_text(enum call_end how);
+
 struct call_interval {
 	uint64_t id; /* from 1 */
 	uint64_t parent; /* id of the traced call that it is nested in, 0 none */

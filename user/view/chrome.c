@@ -80,15 +80,6 @@ static void sink_run(void *context, const struct run_interval *run)
 
 static void sink_call(void *context, const struct call_interval *call)
 {
-	static const char *const ends[] = {
-		[CALL_RETURNED] = "returned",
-		[CALL_TAIL] = "tail call",
-		[CALL_EXCEPTION] = "exception",
-		[CALL_UNSEEN] = "not seen: an upper bound",
-		[CALL_EXITED] = "its process exited",
-		[CALL_OPEN] = "cut by the end of the recording",
-		[CALL_LOST] = "events were lost",
-	};
 	struct chrome *chrome = context;
 	uint64_t row;
 
@@ -97,8 +88,7 @@ static void sink_call(void *context, const struct call_interval *call)
 	row = track_process(chrome, call->process, call->start_ns) + 1;
 	row_slice(&chrome->rows, ROWS_ERLANG, row, "call", trace_mfa(chrome->trace, call->mfa),
 		  call->start_ns, call->end_ns);
-	row_text(&chrome->rows, "end",
-		 call->how < sizeof(ends) / sizeof(*ends) ? ends[call->how] : "unknown");
+	row_text(&chrome->rows, "end", call_end_text(call->how));
 	if (!call->certain)
 		row_flag(&chrome->rows, "certain", false);
 	if (call->gc_ns)

@@ -359,15 +359,6 @@ static void call_expose(struct perfetto_erlang *erlang, struct erlang_process *p
 
 void perfetto_erlang_call(struct perfetto_erlang *erlang, const struct call_interval *call)
 {
-	static const char *const ends[] = {
-		[CALL_RETURNED] = "returned",
-		[CALL_TAIL] = "tail call",
-		[CALL_EXCEPTION] = "exception",
-		[CALL_UNSEEN] = "not seen: an upper bound",
-		[CALL_EXITED] = "its process exited",
-		[CALL_OPEN] = "cut by the end of the recording",
-		[CALL_LOST] = "events were lost",
-	};
 	struct packets *packets = erlang->packets;
 	struct erlang_pending *pending = &erlang->pending;
 	struct erlang_process *process;
@@ -384,8 +375,7 @@ void perfetto_erlang_call(struct perfetto_erlang *erlang, const struct call_inte
 	if (erlang->error)
 		return;
 	call_end_open(erlang, process, call->end_ns);
-	packet_note_text(packets, "end",
-			 call->how < sizeof(ends) / sizeof(*ends) ? ends[call->how] : "unknown");
+	packet_note_text(packets, "end", call_end_text(call->how));
 	if (!call->certain)
 		packet_note_bool(packets, "certain", false);
 	if (call->gc_ns)

@@ -21,6 +21,11 @@ options() {
 	beamweave "$1" --help | grep -oE '^ {2,6}(-[a-z?], )?--[a-z-]+' | grep -oE -- '--[a-z-]+'
 }
 
+# Without what makes letters bold.
+plain() {
+	sed 's/.\x08//g'
+}
+
 commands() {
 	beamweave --help | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }'
 }
@@ -39,16 +44,16 @@ commands() {
 		run mandoc -T lint -W error "$page"
 		[ "$status" = 0 ]
 		for option in $(options "$command"); do
-			mandoc -T utf8 "$page" | col -b | grep -qF -- "$option"
+			mandoc -T utf8 "$page" | plain | grep -qF -- "$option"
 		done
-		mandoc -T utf8 "$page" | col -b | grep -q "^SYNOPSIS"
-		mandoc -T utf8 "$MAN/beamweave.1" | col -b | grep -qF "beamweave-$command(1)"
+		mandoc -T utf8 "$page" | plain | grep -q "^SYNOPSIS"
+		mandoc -T utf8 "$MAN/beamweave.1" | plain | grep -qF "beamweave-$command(1)"
 	done
 }
 
 @test "every JSON key and every kind of event stands in a manual page" {
 	local text="$BATS_TEST_TMPDIR/text"
-	mandoc -T utf8 "$MAN/beamweave-report.1" | col -b > "$text"
+	mandoc -T utf8 "$MAN/beamweave-report.1" | plain > "$text"
 	for section in findings summary stalls calls messages gc sockets threads processes loss; do
 		# by_kind and discarded have kinds of events for keys
 		for key in $(beamweave report "$section" "$BATS_FILE_TMPDIR/trace.bwt" --json |
@@ -57,7 +62,7 @@ commands() {
 			grep -qw -- "$key" "$text" || { echo "$section: $key" && false; }
 		done
 	done
-	mandoc -T utf8 "$MAN/beamweave-export.1" | col -b > "$text"
+	mandoc -T utf8 "$MAN/beamweave-export.1" | plain > "$text"
 	for kind in $(grep -oE '= "[a-z_]+"' "$ROOT/user/trace/kinds.c" | tr -d '= "'); do
 		grep -qw -- "$kind" "$text" || { echo "$kind" && false; }
 	done

@@ -175,3 +175,24 @@ setup() {
 	[ "$status" = 0 ]
 	[[ $output == *"2000 flips"* ]]
 }
+
+@test "a text that was captured element by element prints as one, arguments as a list" {
+	# LIST_EXT of small integers, as captures hold them; term_to_binary/1 makes STRING_EXT of these.
+	python3 - <<-'END'
+		def elements(text):
+		    return b"l" + len(text).to_bytes(4, "big") + b"".join(b"a" + bytes([c]) for c in text) + b"j"
+		terms = [elements(b"now"), elements(b"a\n\"b"), elements(b"\x01\x02"),
+		         b"h\x02" + elements(b"ok") + b"a\x07",
+		         elements(b"ab")[:-1] + b"d\x00\x04$cut"]
+		with open("terms", "wb") as out:
+		    for term in terms:
+		        out.write((len(term) + 1).to_bytes(4, "big") + b"\x83" + term)
+	END
+	run "$BUILD/tests/print_term" < terms
+	[ "$status" = 0 ]
+	[ "${lines[0]}" = '"now"' ]
+	[ "${lines[1]}" = '"a\n\"b"' ]
+	[ "${lines[2]}" = '[1,2]' ]
+	[ "${lines[3]}" = '{"ok",7}' ]
+	[ "${lines[4]}" = '[97,98|...]' ]
+}

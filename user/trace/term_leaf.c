@@ -107,21 +107,22 @@ void term_old_float_add(struct term *term)
 
 /* ---- Strings and binaries ---- */
 
-static bool bytes_printable(const uint8_t *data, uint64_t bytes)
+bool term_chars_printable(const uint8_t *data, uint64_t count, uint32_t stride)
 {
-	for (uint64_t i = 0; i < bytes; i++) {
-		if ((data[i] < 0x20 && data[i] != '\n' && data[i] != '\r' && data[i] != '\t') ||
-		    data[i] >= 0x7f)
+	for (uint64_t i = 0; i < count; i++) {
+		uint8_t byte = data[i * stride];
+
+		if ((byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte >= 0x7f)
 			return false;
 	}
-	return bytes;
+	return count;
 }
 
-static void bytes_quote(struct term *term, const uint8_t *data, uint64_t bytes)
+void term_chars_add(struct term *term, const uint8_t *data, uint64_t count, uint32_t stride)
 {
 	text_add(&term->text, "\"");
-	for (uint64_t i = 0; i < bytes && !term->text.cut; i++) {
-		switch (data[i]) {
+	for (uint64_t i = 0; i < count && !term->text.cut; i++) {
+		switch (data[i * stride]) {
 		case '\n':
 			text_add(&term->text, "\\n");
 			break;
@@ -133,10 +134,10 @@ static void bytes_quote(struct term *term, const uint8_t *data, uint64_t bytes)
 			break;
 		case '"':
 		case '\\':
-			text_format(&term->text, "\\%c", data[i]);
+			text_format(&term->text, "\\%c", data[i * stride]);
 			break;
 		default:
-			text_format(&term->text, "%c", data[i]);
+			text_format(&term->text, "%c", data[i * stride]);
 		}
 	}
 	text_add(&term->text, "\"");
@@ -157,8 +158,8 @@ void term_string_add(struct term *term)
 	bytes = term_number(term, 2);
 	if (!term_has(term, bytes))
 		return;
-	if (bytes_printable(term->at, bytes)) {
-		bytes_quote(term, term->at, bytes);
+	if (term_chars_printable(term->at, bytes, 1) && !(term->arguments && term->depth == 1)) {
+		term_chars_add(term, term->at, bytes, 1);
 	} else {
 		text_add(&term->text, "[");
 		bytes_list(term, term->at, bytes);
@@ -172,8 +173,8 @@ void term_binary_add(struct term *term, uint64_t bytes, uint32_t last_bits, cons
 	if (!term_has(term, bytes))
 		return;
 	text_add(&term->text, "<<");
-	if (last_bits == 8 && bytes_printable(term->at, bytes)) {
-		bytes_quote(term, term->at, bytes);
+	if (last_bits == 8 && term_chars_printable(term->at, bytes, 1)) {
+		term_chars_add(term, term->at, bytes, 1);
 	} else if (last_bits == 8 || !bytes || last_bits > 8) {
 		bytes_list(term, term->at, bytes);
 	} else {

@@ -204,10 +204,30 @@ static void tuple_print(struct term *term, uint64_t arity)
 	text_add(&term->text, "}");
 }
 
+/*
+ * Captures hold every list element by element; one of characters is a text all the same, as Erlang prints
+ * it.
+ */
+static bool list_is_text(const struct term *term, uint64_t count)
+{
+	if ((term->arguments && term->depth == 1) || count > (uint64_t)(term->end - term->at) / 2 ||
+	    2 * count + 1 > (uint64_t)(term->end - term->at) || term->at[2 * count] != ERL_NIL_EXT)
+		return false;
+	for (uint64_t i = 0; i < count; i++)
+		if (term->at[2 * i] != ERL_SMALL_INTEGER_EXT)
+			return false;
+	return term_chars_printable(term->at + 1, count, 2);
+}
+
 static void list_print(struct term *term, uint64_t count)
 {
 	if (!count_fits(term, count))
 		return;
+	if (list_is_text(term, count)) {
+		term_chars_add(term, term->at + 1, count, 2);
+		term->at += 2 * count + 1;
+		return;
+	}
 	text_add(&term->text, "[");
 	for (uint64_t i = 0; i < count && !term->stopped && !term->text.cut; i++) {
 		if (i)
@@ -437,9 +457,10 @@ static void term_print(struct term *term)
 	term->depth--;
 }
 
-size_t trace_term_text(struct trace *trace, struct text etf, char *buffer, size_t size)
+static size_t text_print(struct trace *trace, struct text etf, bool arguments, char *buffer,
+			 size_t size)
 {
-	struct term term = {.names = trace->names};
+	struct term term = {.names = trace->names, .arguments = arguments};
 
 	text_begin(&term.text, buffer, size);
 	term.at = (const uint8_t *)etf.data;
@@ -449,4 +470,14 @@ size_t trace_term_text(struct trace *trace, struct text etf, char *buffer, size_
 	if (etf.bytes)
 		term_print(&term);
 	return text_finish(&term.text);
+}
+
+size_t trace_term_text(struct trace *trace, struct text etf, char *buffer, size_t size)
+{
+	return text_print(trace, etf, false, buffer, size);
+}
+
+size_t trace_arguments_text(struct trace *trace, struct text etf, char *buffer, size_t size)
+{
+	return text_print(trace, etf, true, buffer, size);
 }

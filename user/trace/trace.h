@@ -79,6 +79,8 @@ const char *trace_atom(struct trace *trace, uint32_t atom);
 bool trace_process_own(const struct trace *trace, uint64_t word);
 /* A captured term as Erlang text, cut at `size` with "..."; returns the length. */
 size_t trace_term_text(struct trace *trace, struct text etf, char *buffer, size_t size);
+/* The same of a call's arguments: a list that is none of characters, whatever they are. */
+size_t trace_arguments_text(struct trace *trace, struct text etf, char *buffer, size_t size);
 /* Lines for the user that the tracer left: "3 processes have another tracer (<0.90.0>)". */
 size_t trace_notes(const struct trace *trace, const char *const **notes);
 /* Who spawned a process, as far as it was seen or asked; 0 unknown. */

@@ -94,7 +94,7 @@ static void sink_call(void *context, const struct call_interval *call)
 	if (call->gc_ns)
 		row_number(&chrome->rows, "gc_ns", call->gc_ns);
 	note_mfa(chrome, "caller", call->caller);
-	note_term(chrome, "arguments", call->arguments);
+	note_arguments(chrome, call->arguments);
 	note_term(chrome, "result", call->result);
 	row_end(&chrome->rows);
 }

@@ -162,6 +162,16 @@ void note_term(struct chrome *chrome, const char *key, struct text etf)
 	row_text(&chrome->rows, key, text);
 }
 
+void note_arguments(struct chrome *chrome, struct text etf)
+{
+	char text[ROW_TERM_BYTES];
+
+	if (!etf.bytes)
+		return;
+	trace_arguments_text(chrome->trace, etf, text, sizeof(text));
+	row_text(&chrome->rows, "arguments", text);
+}
+
 void note_process(struct chrome *chrome, const char *key, uint64_t word, uint64_t ts_ns)
 {
 	char label[CHROME_LABEL];

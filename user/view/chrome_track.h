@@ -54,6 +54,7 @@ void tracks_free(struct chrome *chrome);
 /* Arguments of the open event; without an MFA, a term or a process none. */
 void note_mfa(struct chrome *chrome, const char *key, uint32_t mfa);
 void note_term(struct chrome *chrome, const char *key, struct text etf);
+void note_arguments(struct chrome *chrome, struct text etf);
 void note_process(struct chrome *chrome, const char *key, uint64_t word, uint64_t ts_ns);
 void note_open(struct chrome *chrome, bool open);
 

@@ -90,6 +90,7 @@ static void capture_add(struct trace *trace, struct text_builder *text, const ch
 			const struct event *event)
 {
 	char *buffer;
+	size_t bytes;
 
 	if (!event->etf.bytes)
 		return;
@@ -98,7 +99,10 @@ static void capture_add(struct trace *trace, struct text_builder *text, const ch
 		text->cut = true;
 		return;
 	}
-	bytes_add(text, key, buffer, trace_term_text(trace, event->etf, buffer, TERM_BYTES));
+	bytes = event->kind == RING_CALL
+			? trace_arguments_text(trace, event->etf, buffer, TERM_BYTES)
+			: trace_term_text(trace, event->etf, buffer, TERM_BYTES);
+	bytes_add(text, key, buffer, bytes);
 	if (event->flags & RING_F_CUT)
 		flag_add(text, "cut", true);
 	free(buffer);

@@ -13,7 +13,10 @@ static void capture_add(struct trace *trace, const struct event *event, struct t
 {
 	char buffer[TERM_SHOWN];
 
-	trace_term_text(trace, event->etf, buffer, sizeof(buffer));
+	if (event->kind == RING_CALL)
+		trace_arguments_text(trace, event->etf, buffer, sizeof(buffer));
+	else
+		trace_term_text(trace, event->etf, buffer, sizeof(buffer));
 	text_add(text, buffer);
 	if (event->flags & RING_F_CUT)
 		text_add(text, " (cut)");

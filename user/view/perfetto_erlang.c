@@ -381,7 +381,7 @@ void perfetto_erlang_call(struct perfetto_erlang *erlang, const struct call_inte
 	if (call->gc_ns)
 		packet_note_uint(packets, "gc_ns", call->gc_ns);
 	perfetto_note_mfa(erlang, "caller", call->caller);
-	perfetto_note_term(erlang, "arguments", call->arguments);
+	perfetto_note_arguments(erlang, call->arguments);
 	perfetto_note_term(erlang, "result", call->result);
 	packet_event_close(packets);
 }

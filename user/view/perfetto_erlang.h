@@ -70,6 +70,7 @@ void perfetto_note_process(struct perfetto_erlang *erlang, const char *key, uint
 			   uint64_t ts_ns);
 void perfetto_note_mfa(struct perfetto_erlang *erlang, const char *key, uint32_t mfa);
 void perfetto_note_term(struct perfetto_erlang *erlang, const char *key, struct text etf);
+void perfetto_note_arguments(struct perfetto_erlang *erlang, struct text etf);
 
 /* "scheduler 1", "dirty IO scheduler 2", "thread 1234" into `buffer`; returns it. */
 const char *perfetto_thread_label(char *buffer, size_t size, uint32_t role, uint32_t number,

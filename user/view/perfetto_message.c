@@ -43,6 +43,16 @@ void perfetto_note_term(struct perfetto_erlang *erlang, const char *key, struct 
 	packet_note_text(erlang->packets, key, text);
 }
 
+void perfetto_note_arguments(struct perfetto_erlang *erlang, struct text etf)
+{
+	char text[CONTENT_BYTES];
+
+	if (!etf.bytes)
+		return;
+	trace_arguments_text(erlang->trace, etf, text, sizeof(text));
+	packet_note_text(erlang->packets, "arguments", text);
+}
+
 /* "$gen_cast metric", "tuple/3", "integer": what the shape of a term tells. */
 static const char *shape_text(struct trace *trace, const struct ring_shape *shape, char *buffer,
 			      size_t size)

@@ -20,9 +20,10 @@
                      redact => boolean(),
                      ports => boolean(),
                      names => boolean(),
-                     tracer => nif | port | client,
+                     tracer => nif | port | client | ip,
                      shell => boolean()}.
-%% tracer: client opens a trace port for others, who set their flags themselves. shell: the caller
+%% tracer: client opens a trace port for others, who set their flags themselves; ip goes with the
+%% session that beamweave_ip:open/1 has opened, whatever `session' says. shell: the caller
 %% of start/1 is a process of the user's and not one of ours, as of a door.
 -type info() :: #{functions := non_neg_integer(),
                   otp_release := pos_integer(),
@@ -54,7 +55,7 @@
 -define(CAPTURE_BYTES, 512).
 -define(CAPTURE_DEPTH, 8).
 
--record(state, {session :: beamweave_tracer:session(),
+-record(state, {session :: beamweave_session:session(),
                 tracer :: beamweave_trace:tracer(),
                 port = none :: pid() | none,
                 port_monitor = none :: reference() | none,
@@ -180,6 +181,8 @@ all_held(Tracees, What) ->
             throw({tracer_present, Who, What})
     end.
 
+open(_, #{tracer := ip}) ->
+    beamweave_ip:session();
 open(Path, Options) ->
     Capture = case maps:get(capture, Options, none) of
                   none -> 0;
@@ -204,33 +207,40 @@ attach(Session, Groups, Pids, #{session := Path} = Options) ->
     Started = #state{session = Session, tracer = Session, path = Path, options = Options,
                      flags = Flags, held = Held, guard = Guard, relief = Relief,
                      guard_monitor = Monitor},
-    _ = beamweave_tracer:set_tracer(Session, ?TRACER_ATTACHING, 0),
+    _ = beamweave_session:set_tracer(Session, ?TRACER_ATTACHING, 0),
     case port_open(maps:get(tracer, Options, nif), Started) of
         {ok, State0} ->
             attach(Groups, Pids, State0);
         {error, Reason} ->
             Guard ! done,
-            _ = beamweave_tracer:close_session(Session),
+            _ = beamweave_session:close(Session),
             {stop, {shutdown, {port, Reason}}}
     end.
 
 %% Before anything is traced: how late events are is to be known from the first.
 port_open(nif, State) ->
     {ok, State};
+port_open(ip, #state{session = Session} = State) ->
+    case beamweave_ip:port(Session) of
+        {ok, Port} -> {ok, port_hold(Session, Port, State)};
+        Error -> Error
+    end;
 port_open(_, #state{session = Session} = State) ->
     case beamweave_port:start(Session) of
         {ok, Pid, Port} ->
-            Tracer = {Session, Port},
-            {ok, hold(#{tracer => Tracer, port => Pid, flags => true, ports => true},
-                      State#state{tracer = Tracer, port = Pid,
-                                  port_monitor = erlang:monitor(process, Pid)})};
+            {ok, port_hold(Pid, Port, State)};
         Error ->
             Error
     end.
 
+port_hold(Pid, Port, #state{session = Session} = State) ->
+    Tracer = {Session, Port},
+    hold(#{tracer => Tracer, port => Pid, flags => true, ports => true},
+         State#state{tracer = Tracer, port = Pid, port_monitor = erlang:monitor(process, Pid)}).
+
 attach(Groups, Pids, #state{session = Session, flags = Flags} = State0) ->
     Depth = learn(State0),
-    ok = beamweave_vm:publish_schedulers(Session),
+    ok = publish(Session),
     note(?DICT_FLAGS, lists:join(",", [atom_to_binary(Flag) || Flag <- Flags]), State0),
     {Functions, State1} = arm(Groups, State0),
     State2 = processes_on(Pids, ports_on(Pids, State1)),
@@ -266,6 +276,11 @@ hold(More, #state{held = Held, guard = Guard} = State) ->
     ok = beamweave_guard:hold(Guard, Next),
     State#state{held = Next}.
 
+publish(Session) when is_pid(Session) -> ok;
+publish(Session) -> beamweave_vm:publish_schedulers(Session).
+
+learn(#state{session = Session}) when is_pid(Session) ->
+    false;
 learn(#state{session = Session} = State) ->
     Depth = case beamweave_vm:learn() of
                 ok ->
@@ -280,9 +295,9 @@ learn(#state{session = Session} = State) ->
     Depth.
 
 note(Type, Text, #state{session = Session}) ->
-    Time = beamweave_tracer:clock(),
+    Time = beamweave_session:clock(Session),
     Line = unicode:characters_to_binary(Text),
-    _ = beamweave_tracer:put(Session, Type, 0, <<Time:64/little, Line/binary>>),
+    _ = beamweave_session:put(Session, Type, 0, <<Time:64/little, Line/binary>>),
     ok.
 
 exceptions(#state{options = Options}) ->
@@ -404,7 +419,7 @@ tracees(#state{pending = [], session = Session} = State) ->
                                         "not recorded",
                                         [Count, beamweave_trace:tracer_text(Tracer)]), State)
          || {Tracer, Count} <- maps:to_list(State#state.others)],
-    _ = beamweave_tracer:set_tracer(Session, ?TRACER_ON, 0),
+    _ = beamweave_session:set_tracer(Session, ?TRACER_ON, 0),
     State#state{others = #{}};
 tracees(#state{pending = Pending} = State) ->
     {Slice, Rest} = beamweave_trace:slice(?SLICE, Pending),
@@ -431,7 +446,7 @@ tracee(Tracee, #state{tracer = Ours} = State, Others) ->
 
 poll(#state{session = Session, polls = Polls, spent = Spent} = State0) ->
     _ = erlang:send_after(?POLL_MS, self(), poll),
-    case beamweave_tracer:poll(Session) of
+    case beamweave_session:poll(Session) of
         {over, Reason} ->
             finish(Reason, State0);
         {error, _} ->

@@ -6,7 +6,7 @@
 -export([start/1, hold/2, clean/2]).
 -export_type([held/0]).
 
--type held() :: #{session := beamweave_tracer:session(),
+-type held() :: #{session := beamweave_session:session(),
                   patterns => beamweave_trace:patterns(),
                   tracer => beamweave_trace:tracer(),
                   port => pid(),
@@ -100,6 +100,13 @@ clean(#{session := Session} = Held, Reason) ->
     end,
     ok = port_off(Held),
     ok = modules_off(),
+    ended(Session, Reason).
+
+%% Of an IP port's session it is the last that it is told, by a message: its module may be gone.
+ended(Session, Reason) when is_pid(Session) ->
+    Session ! {tracer, ?TRACER_ENDED, Reason},
+    ok;
+ended(Session, Reason) ->
     _ = beamweave_tracer:set_tracer(Session, ?TRACER_ENDED, Reason),
     close(Session, ?CLOSE_TRIES).
 
@@ -108,7 +115,8 @@ clean(#{session := Session} = Held, Reason) ->
 %% by one of these modules may follow. The deleting is done by a process that runs none of them.
 modules_off() ->
     Ours = [beamweave, beamweave_controller, beamweave_memory, beamweave_names, beamweave_spec,
-            beamweave_trace, beamweave_vm, beamweave_port, ?MODULE],
+            beamweave_trace, beamweave_vm, beamweave_port, beamweave_ip, beamweave_session,
+            ?MODULE],
     Came = [Module || Module <- Ours, {file, File} <- [code:is_loaded(Module)], is_list(File),
                       filename:pathtype(File) =:= relative],
     {Pid, Monitor} = spawn_monitor(lists, foreach, [fun code:delete/1, Came]),
@@ -127,12 +135,17 @@ names_off(_) ->
     ok.
 
 %% Its owner changes flags of its own accord; and only what was queued before the flush is in the ring.
+port_hold(#{port := Pid, session := Pid}) ->
+    ok;
 port_hold(#{port := Pid}) ->
     _ = beamweave_port:hold(Pid),
     ok;
 port_hold(_) ->
     ok.
 
+port_off(#{port := Pid, session := Pid}) ->
+    _ = beamweave_ip:finish(Pid),
+    ok;
 port_off(#{port := Pid}) ->
     _ = beamweave_port:finish(Pid),
     ok;
@@ -158,7 +171,7 @@ slices(List, Tracer, Session) ->
     {Slice, Rest} = beamweave_trace:slice(?SLICE, List),
     lists:foreach(fun(Tracee) -> beamweave_trace:off(Tracee, Tracer) end, Slice),
     %% A sign of life: the reader waits as long as there are some.
-    _ = beamweave_tracer:poll(Session),
+    _ = beamweave_session:poll(Session),
     erlang:yield(),
     slices(Rest, Tracer, Session).
 

@@ -29,7 +29,7 @@
 -define(AF_INET, 2).
 -define(AF_INET6, 10).
 
--record(state, {session :: beamweave_tracer:session(),
+-record(state, {session :: beamweave_session:session(),
                 tracer :: beamweave_trace:tracer(),
                 processes :: boolean(),
                 ports :: boolean(),
@@ -121,7 +121,7 @@ new_ports(#state{known_ports = Known} = State) ->
 
 %% How many of how many processes have their names in the dictionary.
 tell(More, #state{session = Session, counter = Counter, done = Total} = State) ->
-    _ = beamweave_tracer:set_names(Session, counters:get(Counter, 1), Total + More),
+    _ = beamweave_session:set_names(Session, counters:get(Counter, 1), Total + More),
     State#state{done = Total + More}.
 
 slices([], State) ->
@@ -216,8 +216,8 @@ process(Pid, [{registered_name, Name}, {initial_call, Call}, {memory, Bytes}, {p
     _ = put_text(Session, ?DICT_INITIAL, Pid, beamweave_spec:mfa_text(initial(Pid, Call, Bytes))),
     case is_pid(Parent) andalso node(Parent) =:= node() of
         true ->
-            Word = beamweave_tracer:word(Parent),
-            beamweave_tracer:put(Session, ?DICT_PARENT, Pid, <<Word:64/little>>);
+            Word = beamweave_session:word(Session, Parent),
+            beamweave_session:put(Session, ?DICT_PARENT, Pid, <<Word:64/little>>);
         false ->
             ok
     end.
@@ -236,17 +236,17 @@ initial(_, Call, _) ->
     Call.
 
 put_text(Session, Type, Key, Text) ->
-    Time = beamweave_tracer:clock(),
-    beamweave_tracer:put(Session, Type, Key, <<Time:64/little, Text/binary>>).
+    Time = beamweave_session:clock(Session),
+    beamweave_session:put(Session, Type, Key, <<Time:64/little, Text/binary>>).
 
 port(Port, Session) ->
     case {erlang:port_info(Port, name), erlang:port_info(Port, connected)} of
         {{name, Name}, {connected, Owner}} ->
             {Local, Remote} = addresses(Port, Name),
-            Time = beamweave_tracer:clock(),
-            Payload = port_payload(Time, beamweave_tracer:word(Owner), Local, Remote),
+            Time = beamweave_session:clock(Session),
+            Payload = port_payload(Time, beamweave_session:word(Session, Owner), Local, Remote),
             Text = unicode:characters_to_binary(Name),
-            _ = beamweave_tracer:put(Session, ?DICT_PORT, Port, <<Payload/binary, Text/binary>>),
+            _ = beamweave_session:put(Session, ?DICT_PORT, Port, <<Payload/binary, Text/binary>>),
             ok;
         _ ->
             ok

@@ -17,9 +17,10 @@
 
 -define(DICT_OWN, 6).
 
--type session() :: beamweave_tracer:session().
+-type session() :: beamweave_session:session().
 -type tracer() :: session() | {session(), port()}.
-%% What ours is: the NIF with its session; or a trace port, whose place the NIF takes at times.
+%% What ours is: the NIF with its session; or a trace port, whose place the NIF takes at times, when the
+%% session is a ring.
 -opaque patterns() :: {MatchSpec :: term(), [beamweave_spec:group()]}.
 %% What was set, with the match spec that it was set with.
 
@@ -227,7 +228,7 @@ patterns_lost({_, Set}) ->
 %% changed for its counter at any moment.
 -spec exempt(tracer()) -> ok.
 exempt(Tracer) ->
-    _ = beamweave_tracer:put(session(Tracer), ?DICT_OWN, self(), <<>>),
+    _ = beamweave_session:put(session(Tracer), ?DICT_OWN, self(), <<>>),
     _ = ours(holder(self()), Tracer) =/= none
         andalso erlang:trace(self(), false, [all]),
     ok.
@@ -235,7 +236,7 @@ exempt(Tracer) ->
 %% @doc The same for another one.
 -spec exempt(tracer(), pid()) -> ok.
 exempt(Tracer, Pid) ->
-    _ = beamweave_tracer:put(session(Tracer), ?DICT_OWN, Pid, <<>>),
+    _ = beamweave_session:put(session(Tracer), ?DICT_OWN, Pid, <<>>),
     off(Pid, Tracer).
 
 -spec session(tracer()) -> session().

@@ -36,6 +36,7 @@ struct attach {
 	pthread_mutex_t door_mutex; /* for `door`: another thread interrupts it */
 	struct door *door;
 	struct rings rings;
+	struct stream *stream;
 	struct node node;
 	struct start_info info;
 	struct fault fault;
@@ -148,6 +149,23 @@ static int session_make(struct attach *attach)
 	return 0;
 }
 
+/* The connection stands before anything is traced. */
+static int stream_steps(struct attach *attach)
+{
+	struct start_port port;
+	int error = start_load(attach->door, attach->target, false, &attach->fault);
+
+	if (!error)
+		error = start_port(attach->door, attach->config, &port, &attach->fault);
+	if (!error)
+		error = stream_open(&attach->stream, &port, clock_ns() + ATTACH_DEADLINE_NS,
+				    &attach->fault);
+	if (!error)
+		error = start_run(attach->door, attach->config, "the IP trace port", &attach->info,
+				  &attach->fault);
+	return error;
+}
+
 static int attach_steps(struct attach *attach)
 {
 	uint64_t begun_ns = clock_ns();
@@ -160,8 +178,10 @@ static int attach_steps(struct attach *attach)
 	/* One deadline for everything; a VM that had to start first has it from its first answer. */
 	door_deadline(attach->door, (attach->boot ? clock_ns() : begun_ns) + ATTACH_DEADLINE_NS);
 	error = start_look(attach->door, &attach->info, &attach->fault);
+	if (!error && attach->config->tracer == TRACER_IP)
+		return stream_steps(attach);
 	if (!error)
-		error = start_load(attach->door, attach->target, &attach->fault);
+		error = start_load(attach->door, attach->target, true, &attach->fault);
 	if (!error)
 		error = session_make(attach);
 	if (!error)
@@ -169,7 +189,7 @@ static int attach_steps(struct attach *attach)
 				  &attach->info, &attach->fault);
 	/* A recording that ended just now took its modules along, after we had found them there. */
 	if (error == -EREMOTEIO) {
-		error = start_load(attach->door, attach->target, &attach->fault);
+		error = start_load(attach->door, attach->target, true, &attach->fault);
 		if (!error)
 			error = start_run(attach->door, attach->config, attach->rings.place.path,
 					  &attach->info, &attach->fault);
@@ -185,11 +205,16 @@ static void *attach_main(void *context)
 	struct attach *attach = context;
 	int error = attach_steps(attach);
 
-	door_shut(attach);
+	if (error || !attach->stream)
+		door_shut(attach);
 	if (error && !*attach->fault.why)
 		fault_set(&attach->fault, error, NULL, "%s", strerror(-error));
 	atomic_store_explicit(&attach->state, error ? ATTACH_FAILED : ATTACH_DONE,
 			      memory_order_release);
+	if (!error && attach->stream) {
+		stream_serve(attach->stream, attach->door);
+		door_shut(attach);
+	}
 	return NULL;
 }
 
@@ -233,6 +258,11 @@ struct rings *attach_rings(struct attach *attach)
 										: NULL;
 }
 
+struct stream *attach_stream(struct attach *attach)
+{
+	return attach_state(attach) == ATTACH_DONE ? attach->stream : NULL;
+}
+
 const struct start_info *attach_info(const struct attach *attach)
 {
 	return &attach->info;
@@ -260,6 +290,7 @@ void attach_end(struct attach *attach)
 	pthread_join(attach->thread, NULL);
 	if (attach->rings_ready)
 		rings_close(&attach->rings);
+	stream_close(attach->stream);
 	pthread_mutex_destroy(&attach->door_mutex);
 	free(attach);
 }

@@ -14,6 +14,7 @@
 #include "node.h"
 #include "rings.h"
 #include "start.h"
+#include "stream.h"
 #include "target.h"
 
 #define ATTACH_DEADLINE_NS 5000000000ull
@@ -36,6 +37,8 @@ enum attach_state attach_state(struct attach *attach);
 const struct fault *attach_fault(const struct attach *attach);
 /* The session, as soon as it is there: drain it from then on, whatever comes after. NULL: not yet. */
 struct rings *attach_rings(struct attach *attach);
+/* With the IP trace port the stream is there in place of a session, when the state is ATTACH_DONE. */
+struct stream *attach_stream(struct attach *attach);
 /* Valid when the state is ATTACH_DONE; parts of it also when it failed. */
 const struct start_info *attach_info(const struct attach *attach);
 const struct node *attach_node(const struct attach *attach);

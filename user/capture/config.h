@@ -42,6 +42,13 @@ enum capture_without {
 	WITHOUT_NAMES = 16, /* names of processes that exist */
 };
 
+/* The way of Erlang events out of the VM. */
+enum capture_tracer {
+	TRACER_NIF = 0,
+	TRACER_PORT = 1, /* a trace port of ours */
+	TRACER_IP = 2, /* OTP's IP trace port: no native code of ours in the VM */
+};
+
 struct capture_config {
 	/* The target: one of these. */
 	pid_t pid; /* 0: not given */
@@ -52,7 +59,8 @@ struct capture_config {
 
 	/* The VM side. */
 	bool attach;
-	bool tracer_port; /* a trace port is the tracer, and not the NIF */
+	enum capture_tracer tracer;
+	uint32_t queue_messages; /* of OTP's IP trace port */
 	bool attach_required; /* something of it was asked for by name */
 	const struct call_spec *calls;
 	size_t call_count;

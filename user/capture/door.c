@@ -401,6 +401,31 @@ static int reply_check(const ei_x_buff *reply, int index, const char *module, co
 			 reason);
 }
 
+const char *door_name(const struct door *door)
+{
+	return door->node.thisnodename;
+}
+
+int door_ask(struct door *door, const char *name, const char *tag, const bool flags[2],
+	     ei_x_buff *reply, int *index, struct fault *fault)
+{
+	ei_x_buff message;
+	int error;
+
+	if (ei_x_new_with_version(&message))
+		return fault_set(fault, -ENOMEM, NULL, "out of memory");
+	ei_x_encode_tuple_header(&message, 4);
+	ei_x_encode_atom(&message, tag);
+	ei_x_encode_pid(&message, ei_self(&door->node));
+	ei_x_encode_boolean(&message, flags[0]);
+	ei_x_encode_boolean(&message, flags[1]);
+	door->error = 0;
+	error = ei_reg_send(&door->node, door->fd, (char *)name, message.buff, message.index) < 0 ||
+		reply_receive(door, reply, index);
+	ei_x_free(&message);
+	return error ? call_fault(door, name, tag, fault) : 0;
+}
+
 int door_call(struct door *door, const char *module, const char *function,
 	      const ei_x_buff *arguments, ei_x_buff *reply, int *index, struct fault *fault)
 {

@@ -8,6 +8,7 @@
  */
 
 #include <ei.h>
+#include <stdbool.h>
 
 #include "fault.h"
 #include "node.h"
@@ -34,4 +35,12 @@ void door_interrupt(struct door *door);
  */
 int door_call(struct door *door, const char *module, const char *function,
 	      const ei_x_buff *arguments, ei_x_buff *reply, int *index, struct fault *fault);
+/*
+ * Send {Tag, Self, Boolean, Boolean} to a registered process that answers as rex does, {rex, Result}:
+ * no process of the node takes part but that one. Otherwise as door_call().
+ */
+int door_ask(struct door *door, const char *name, const char *tag, const bool flags[2],
+	     ei_x_buff *reply, int *index, struct fault *fault);
+/* The name by which the node knows us. */
+const char *door_name(const struct door *door);
 #endif

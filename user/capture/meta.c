@@ -223,6 +223,7 @@ int meta_write(const struct recorder *recorder)
 	json_object_set_new(meta, "kernel", kernel_json(recorder));
 	put_text(meta, "tracer",
 		 !recorder->attached			   ? "none"
+		 : recorder->config->tracer == TRACER_IP   ? "ip"
 		 : recorder->vm_known && recorder->vm.port ? "port"
 							   : "nif");
 	json_object_set_new(meta, "options", options_json(recorder->config));

@@ -82,6 +82,8 @@ static bool all_on(struct run *run)
 		return true;
 	if (recorder->attach && !run->vm_settled)
 		return recorder->command.pid != 0;
+	if (recorder->stream)
+		return stream_tracer(recorder->stream) >= RING_TRACER_ON;
 	return !recorder->rings || rings_tracer(recorder->rings) >= RING_TRACER_ON;
 }
 
@@ -119,6 +121,11 @@ static void limits_watch(struct run *run)
 	if (config->max_bytes &&
 	    file_bytes(recorder->writer) + pending_bytes(recorder) + margin >= config->max_bytes)
 		run_end(run, RECORDER_SIZE);
+	if (config->max_events && recorder->stream) {
+		recorder_count(recorder);
+		if (recorder->recorded >= config->max_events)
+			run_end(run, RECORDER_EVENTS);
+	}
 	/* Erlang events are counted where they are made; without them the kernel's are. */
 	if (config->max_events && run->vm_settled && !recorder->attached && !recorder->rings) {
 		recorder_count(recorder);
@@ -160,14 +167,17 @@ static void pace_wait(struct run *run)
 	uint32_t fill = recorder_fill(recorder);
 	/* A command is waited for by its signal; its VM may end before it does. */
 	int target_fd = recorder->command.pid ? -1 : recorder->target.pidfd;
-	struct pollfd ready[2] = {{.fd = run->signal_fd, .events = POLLIN},
-				  {.fd = target_fd, .events = POLLIN}};
+	struct pollfd ready[3] = {
+		{.fd = run->signal_fd, .events = POLLIN},
+		{.fd = target_fd, .events = POLLIN},
+		/* The port's queue is short: what it has no room for is lost. */
+		{.fd = recorder->stream ? stream_fd(recorder->stream) : -1, .events = POLLIN}};
 
 	if (fill > FILL_FAST_PERMILLE)
 		run->pace_ms = run->pace_ms / 2 < PACE_MIN_MS ? PACE_MIN_MS : run->pace_ms / 2;
 	else if (fill < FILL_SLOW_PERMILLE)
 		run->pace_ms = run->pace_ms * 2 > PACE_MAX_MS ? PACE_MAX_MS : run->pace_ms * 2;
-	poll(ready, 2, (int)run->pace_ms);
+	poll(ready, 3, (int)run->pace_ms);
 	signals_read(run);
 	recorder->now_ns = clock_ns();
 }
@@ -267,6 +277,27 @@ static bool end_wait_over(struct run *run)
 	return waited_ns > END_WAIT_NS && recorder->now_ns > heartbeat_ns + HEARTBEAT_NS;
 }
 
+/* Until the port's last words came and the node's side has told all. */
+static void stream_finish(struct run *run, bool *writable)
+{
+	struct recorder *recorder = run->recorder;
+
+	while (recorder->stream && !stream_over(recorder->stream)) {
+		struct pollfd ready[2] = {{.fd = run->signal_fd, .events = POLLIN},
+					  {.fd = stream_fd(recorder->stream), .events = POLLIN}};
+
+		if (run->stop_at_once || recorder->now_ns - recorder->stopped_ns > END_WAIT_MAX_NS)
+			break;
+		if (*writable && run_drain(run, true))
+			*writable = false;
+		poll(ready, 2, PACE_MIN_MS);
+		signals_read(run);
+		recorder->now_ns = clock_ns();
+	}
+	if (recorder->stream)
+		recorder->tracer_confirmed = stream_tracer(recorder->stream) == RING_TRACER_ENDED;
+}
+
 /* Stop both sides and take what they left. */
 static void run_stop(struct run *run)
 {
@@ -276,7 +307,9 @@ static void run_stop(struct run *run)
 
 	recorder->stopped_ns = clock_ns();
 	recorder->now_ns = recorder->stopped_ns;
-	if (recorder->attach) {
+	if (recorder->stream) {
+		stream_stop(recorder->stream);
+	} else if (recorder->attach) {
 		attach_cancel(recorder->attach);
 		if (!recorder->rings)
 			recorder->rings = attach_rings(recorder->attach);
@@ -297,6 +330,7 @@ static void run_stop(struct run *run)
 		signals_read(run);
 		recorder->now_ns = clock_ns();
 	}
+	stream_finish(run, &writable);
 	/* A VM that goes on writing all the same does not keep us. */
 	while (writable && clock_ns() - recorder->now_ns < END_WAIT_MAX_NS &&
 	       (moved = recorder_drain(recorder, true))) {
@@ -306,8 +340,8 @@ static void run_stop(struct run *run)
 		}
 	}
 	recorder->now_ns = clock_ns();
-	if (recorder->rings && !recorder->tracer_confirmed && recorder->target.pid &&
-	    !target_ended(&recorder->target))
+	if ((recorder->rings || recorder->stream) && !recorder->tracer_confirmed &&
+	    recorder->target.pid && !target_ended(&recorder->target))
 		recorder_note(run->view,
 			      "the node did not confirm the end: its trace flags go by themselves "
 			      "when it runs again");

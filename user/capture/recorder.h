@@ -60,6 +60,7 @@ struct recorder {
 	struct attach *attach; /* NULL: not wanted, or a session of the VM's own */
 	struct rings session; /* the VM's own */
 	struct rings *rings; /* NULL: none (any more) */
+	struct stream *stream; /* of the IP trace port, in place of rings; NULL: none */
 	struct samples samples;
 	struct file_writer *writer;
 

@@ -48,6 +48,13 @@ int64_t recorder_drain(struct recorder *recorder, bool rest)
 			return bytes;
 		moved += bytes;
 	}
+	room = room_bytes(recorder);
+	if (recorder->stream && room) {
+		bytes = stream_drain(recorder->stream, recorder->writer, room);
+		if (bytes < 0)
+			return bytes;
+		moved += bytes;
+	}
 	return moved;
 }
 
@@ -94,6 +101,11 @@ int recorder_follow(struct recorder *recorder)
 	int64_t bytes;
 	int error;
 
+	if (recorder->stream) {
+		bytes = stream_drain_names(recorder->stream, recorder->writer, note_appeared,
+					   recorder);
+		return bytes < 0 ? (int)bytes : 0;
+	}
 	if (!recorder->rings)
 		return 0;
 	if (!recorder->vm_known && rings_vm(recorder->rings, &recorder->vm)) {

@@ -251,6 +251,7 @@ int recorder_open_command_vm(struct recorder *recorder, struct fault *fault)
 void recorder_close(struct recorder *recorder, bool discard)
 {
 	recorder->rings = NULL;
+	recorder->stream = NULL;
 	attach_end(recorder->attach);
 	recorder->attach = NULL;
 	rings_close(&recorder->session);

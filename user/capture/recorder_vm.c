@@ -46,6 +46,7 @@ int run_watch_attach(struct run *run)
 		break;
 	}
 	recorder->rings = attach_rings(recorder->attach);
+	recorder->stream = attach_stream(recorder->attach);
 	recorder->info = *attach_info(recorder->attach);
 	snprintf(recorder->node, sizeof(recorder->node), "%s", recorder->info.node);
 	recorder->attached = true;
@@ -80,20 +81,10 @@ static void session_broken(struct run *run)
 		run_end(run, RECORDER_TRACER_FAILED);
 }
 
-void run_watch_tracer(struct run *run)
+static void tracer_ended(struct run *run, uint32_t reason)
 {
-	struct recorder *recorder = run->recorder;
-
-	if (!recorder->rings)
-		return;
-	if (rings_broken()) {
-		session_broken(run);
-		return;
-	}
-	if (rings_tracer(recorder->rings) != RING_TRACER_ENDED)
-		return;
-	recorder->tracer_confirmed = true;
-	switch (rings_end_reason(recorder->rings)) {
+	run->recorder->tracer_confirmed = true;
+	switch (reason) {
 	case RING_END_EVENTS:
 		run_end(run, RECORDER_EVENTS);
 		break;
@@ -107,4 +98,29 @@ void run_watch_tracer(struct run *run)
 	default:
 		run_end(run, RECORDER_TRACER_FAILED);
 	}
+}
+
+static void stream_watch(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+
+	if (stream_tracer(recorder->stream) == RING_TRACER_ENDED)
+		tracer_ended(run, stream_end_reason(recorder->stream));
+	else if (stream_over(recorder->stream) &&
+		 !(recorder->target.pid && target_ended(&recorder->target)))
+		run_end(run, RECORDER_TRACER_FAILED);
+}
+
+void run_watch_tracer(struct run *run)
+{
+	struct recorder *recorder = run->recorder;
+
+	if (recorder->stream)
+		stream_watch(run);
+	if (!recorder->rings)
+		return;
+	if (rings_broken())
+		session_broken(run);
+	else if (rings_tracer(recorder->rings) == RING_TRACER_ENDED)
+		tracer_ended(run, rings_end_reason(recorder->rings));
 }

@@ -95,10 +95,13 @@ void recorder_count(struct recorder *recorder)
 	uint32_t cpus = recorder->kernel ? kernel_cpus(recorder->kernel) : 0;
 	uint64_t generated = 0, discarded = 0;
 
-	if (recorder->rings && !rings_broken()) {
+	if (recorder->stream || (recorder->rings && !rings_broken())) {
 		struct rings_counts counts;
 
-		rings_counts(recorder->rings, &counts);
+		if (recorder->stream)
+			stream_counts(recorder->stream, &counts);
+		else
+			rings_counts(recorder->rings, &counts);
 		recorder->recorded = counts.recorded;
 		recorder->discarded = counts.discarded;
 		memcpy(recorder->by_kind, counts.by_kind, sizeof(recorder->by_kind));

@@ -316,17 +316,14 @@ static void notes_show(const void *data, uint64_t bytes, rings_note_fn note, voi
 	}
 }
 
-int64_t rings_drain_names(struct rings *rings, struct file_writer *writer, rings_note_fn note,
-			  void *context)
+int rings_write_names(struct file_writer *writer, const void *data, uint64_t bytes, uint64_t offset,
+		      rings_note_fn note, void *context)
 {
-	const void *data;
-	uint64_t offset;
-	int64_t bytes = ring_dict_drain(rings->reader, &data, &offset);
 	const uint8_t *at = data;
 
-	if (bytes > 0)
-		notes_show(data, (uint64_t)bytes, note, context);
-	for (uint64_t left = bytes > 0 ? (uint64_t)bytes : 0; left;) {
+	if (bytes)
+		notes_show(data, bytes, note, context);
+	for (uint64_t left = bytes; left;) {
 		struct chunk_dict head = {.offset = offset};
 		uint64_t part = names_cut(at, left);
 		int error;
@@ -338,7 +335,20 @@ int64_t rings_drain_names(struct rings *rings, struct file_writer *writer, rings
 		offset += part;
 		left -= part;
 	}
-	return bytes;
+	return 0;
+}
+
+int64_t rings_drain_names(struct rings *rings, struct file_writer *writer, rings_note_fn note,
+			  void *context)
+{
+	const void *data;
+	uint64_t offset;
+	int64_t bytes = ring_dict_drain(rings->reader, &data, &offset);
+	int error = 0;
+
+	if (bytes > 0)
+		error = rings_write_names(writer, data, (uint64_t)bytes, offset, note, context);
+	return error ? error : bytes;
 }
 
 static uint32_t thread_count(const struct rings *rings)

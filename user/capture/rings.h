@@ -62,6 +62,9 @@ int64_t rings_drain(struct rings *rings, struct file_writer *writer, uint64_t ma
 typedef void (*rings_note_fn)(void *context, const char *text);
 int64_t rings_drain_names(struct rings *rings, struct file_writer *writer, rings_note_fn note,
 			  void *context);
+/* Append bytes of a dictionary that begin at `offset` of it, and show its lines. 0 or -errno. */
+int rings_write_names(struct file_writer *writer, const void *data, uint64_t bytes, uint64_t offset,
+		      rings_note_fn note, void *context);
 /* How much of the pool waits to be read, in 1/1000. */
 uint32_t rings_fill_permille(const struct rings *rings);
 

@@ -189,6 +189,8 @@ static void encode_pids(ei_x_buff *map, const struct capture_config *config)
 static void encode_options(ei_x_buff *map, const struct capture_config *config, const char *session)
 {
 	static const char *const captures[] = {"none", "args", "return", "args,return"};
+	static const char *const tracers[] = {
+		[TRACER_NIF] = "nif", [TRACER_PORT] = "port", [TRACER_IP] = "ip"};
 
 	ei_x_encode_map_header(map, 11);
 	ei_x_encode_atom(map, "session");
@@ -207,7 +209,7 @@ static void encode_options(ei_x_buff *map, const struct capture_config *config, 
 	ei_x_encode_atom(map, "ports");
 	ei_x_encode_boolean(map, 1);
 	ei_x_encode_atom(map, "tracer");
-	ei_x_encode_atom(map, config->tracer_port ? "port" : "nif");
+	ei_x_encode_atom(map, tracers[config->tracer]);
 	ei_x_encode_atom(map, "names");
 	ei_x_encode_boolean(map, !(config->without & WITHOUT_NAMES));
 }
@@ -326,6 +328,81 @@ int start_run(struct door *door, const struct capture_config *config, const char
 		answer_info(reply.buff, index, info);
 	}
 out:
+	ei_x_free(&arguments);
+	ei_x_free(&reply);
+	return error;
+}
+
+/* ---- The IP trace port ---- */
+
+static int port_fault(const char *data, int index, struct fault *fault)
+{
+	char atom[MAXATOMLEN_UTF8] = "", text[300];
+	int start = index;
+
+	if (ei_decode_atom_as(data, &index, atom, sizeof(atom), ERLANG_UTF8, NULL, NULL))
+		*atom = 0;
+	if (!strcmp(atom, "no_runtime_tools"))
+		return fault_set(
+			fault, -ENOENT,
+			"install the node's runtime_tools (Debian: erlang-runtime-tools; a "
+			"release: list it among its applications), or take --tracer port",
+			"the node has no runtime_tools, where OTP's IP trace port is");
+	if (!strcmp(atom, "busy"))
+		return fault_set(fault, -EBUSY,
+				 "wait for it to end, or stop it on the node: beamweave:stop().",
+				 "another beamweave is recording this VM by its IP trace port");
+	term_text(data, start, text, sizeof(text));
+	return fault_set(fault, -EREMOTEIO, NULL, "the IP trace port does not open: %s", text);
+}
+
+/* {ok, Port, Words} or {error, Reason}. */
+static int port_answer(const char *data, int index, struct start_port *port, struct fault *fault)
+{
+	char tag[MAXATOMLEN_UTF8];
+	int arity, type, size;
+	unsigned long number;
+
+	if (ei_decode_tuple_header(data, &index, &arity) ||
+	    ei_decode_atom_as(data, &index, tag, sizeof(tag), ERLANG_UTF8, NULL, NULL))
+		goto odd;
+	if (arity == 2 && !strcmp(tag, "error"))
+		return port_fault(data, index, fault);
+	if (arity != 3 || ei_decode_ulong(data, &index, &number) || !number ||
+	    number > UINT16_MAX || ei_get_type(data, &index, &type, &size) ||
+	    type != ERL_BINARY_EXT || size < 1 || size > START_WORDS_BYTES ||
+	    ei_decode_binary(data, &index, port->words, &port->words_bytes))
+		goto odd;
+	port->port = (uint16_t)number;
+	return 0;
+odd:
+	return fault_set(fault, -EREMOTEIO, NULL,
+			 "the node's answer about its IP trace port makes no sense");
+}
+
+int start_port(struct door *door, const struct capture_config *config, struct start_port *port,
+	       struct fault *fault)
+{
+	const char *name = door_name(door);
+	ei_x_buff arguments, reply;
+	int error, index;
+
+	if (ei_x_new(&arguments))
+		return -ENOMEM;
+	if (ei_x_new(&reply)) {
+		ei_x_free(&arguments);
+		return -ENOMEM;
+	}
+	ei_x_encode_list_header(&arguments, 1);
+	ei_x_encode_map_header(&arguments, 2);
+	ei_x_encode_atom(&arguments, "node");
+	ei_x_encode_binary(&arguments, name, (int)strlen(name));
+	ei_x_encode_atom(&arguments, "queue");
+	ei_x_encode_ulong(&arguments, config->queue_messages);
+	ei_x_encode_empty_list(&arguments);
+	error = door_call(door, "beamweave_ip", "open", &arguments, &reply, &index, fault);
+	if (!error)
+		error = port_answer(reply.buff, index, port, fault);
 	ei_x_free(&arguments);
 	ei_x_free(&reply);
 	return error;

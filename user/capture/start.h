@@ -4,6 +4,8 @@
 
 /* What is done on a node through the door: our modules are loaded, the controller is started. */
 
+#include <stdbool.h>
+
 #include "config.h"
 #include "door.h"
 #include "target.h"
@@ -23,9 +25,22 @@ int start_look(struct door *door, struct start_info *info, struct fault *fault);
 int start_booted(struct door *door, struct fault *fault);
 /*
  * Load our modules where the node has not the same ones, the tracer's library by a file that is gone
- * again afterwards. Returns 0 or -errno (-EBUSY: another version is recording).
+ * again afterwards, and only with `native`. Returns 0 or -errno (-EBUSY: another version is recording).
  */
-int start_load(struct door *door, const struct target *target, struct fault *fault);
+int start_load(struct door *door, const struct target *target, bool native, struct fault *fault);
+
+#define START_WORDS_BYTES 64
+
+/* OTP's IP trace port, as it listens now. */
+struct start_port {
+	uint16_t port;
+	uint8_t words[START_WORDS_BYTES]; /* that it sends first, and last */
+	long words_bytes;
+};
+
+/* Open the IP trace port on the node. Returns 0, -ENOENT (no runtime_tools), -EBUSY, -errno. */
+int start_port(struct door *door, const struct capture_config *config, struct start_port *port,
+	       struct fault *fault);
 /*
  * Start the controller on a session. Returns 0, -EBUSY (someone else traces: `fault` says who),
  * -ENOENT (a spec or process that is not there), -errno.

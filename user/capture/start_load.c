@@ -253,7 +253,7 @@ static int file_load(struct loading *loading, const struct embedded *file, struc
 	return module_load(loading->door, module, file, &loading->reply, fault);
 }
 
-int start_load(struct door *door, const struct target *target, struct fault *fault)
+int start_load(struct door *door, const struct target *target, bool native, struct fault *fault)
 {
 	struct loading loading = {.door = door, .target = target};
 	int error;
@@ -273,6 +273,8 @@ int start_load(struct door *door, const struct target *target, struct fault *fau
 				    !strcmp(file->name, "beamweave_controller.beam") ||
 				    !strcmp(file->name, TRACER_MODULE ".beam");
 
+			if (!native && !strcmp(file->name, TRACER_MODULE ".beam"))
+				continue;
 			if (end && !strcmp(end, ".beam") && user == (users != 0))
 				error = file_load(&loading, file, fault);
 		}

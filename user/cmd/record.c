@@ -36,12 +36,14 @@ static int env_check(void)
 		record_env.no_attach = true;
 	if (record_env.no_attach && record_env.tracer && strcmp(record_env.tracer, "none"))
 		return usage_error("--no-attach and a tracer exclude each other");
-	if (config->tracer_port && config->redact)
+	if (config->tracer != TRACER_NIF && config->redact)
 		return usage_error("a trace port is sent whole terms: --redact needs --tracer nif");
+	if (config->tracer == TRACER_IP && config->mode == RING_OVERWRITE)
+		return usage_error("the newest are kept in a ring, which --tracer ip has not");
 	if (record_env.no_attach && (named || config->session))
 		return usage_error("Erlang events cannot be had without attaching to the VM");
 	if (config->session && (named || config->pid_count || record_env.captures ||
-				config->max_events || config->tracer_port))
+				config->max_events || config->tracer != TRACER_NIF))
 		return usage_error("what a session records is chosen in beamweave:start/1");
 	if (config->pid_count && !named)
 		return usage_error("--pids goes with -c or -e");

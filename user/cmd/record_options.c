@@ -24,6 +24,10 @@
 #define CAPTURE_BYTES_MAX 8192
 #define CAPTURE_DEPTH_MAX 16
 #define LIST_MAX	  4096
+/* dbg's own; with a shorter one a VM of OTP 25 may crash (?QUEUE_MIN of beamweave_ip.erl). */
+#define QUEUE_MESSAGES	   200
+#define QUEUE_MESSAGES_MIN 5
+#define QUEUE_MESSAGES_MAX 1000000
 
 #define PROBE(name) RECORD_PROBE(name)
 #define KERNEL_USUAL                                                                               \
@@ -73,6 +77,7 @@ struct record_env record_env = {
 			.capture_bytes = CAPTURE_BYTES,
 			.capture_depth = CAPTURE_DEPTH,
 			.mode = RING_DISCARD,
+			.queue_messages = QUEUE_MESSAGES,
 			.buffer_bytes = BUFFER_BYTES,
 			.kernel_wanted = KERNEL_USUAL,
 			.duration_ns = DURATION_NS,
@@ -114,9 +119,12 @@ static const struct argp_option options[] = {
 	{"capture-depth", OPT_CAPTURE_DEPTH, "N", 0, "of nesting, at most (8; from 0 to 16)", 0},
 	{"redact", OPT_REDACT, 0, 0, "Shapes of terms only, no content", 0},
 	{0, 0, 0, 0, "How:", 3},
-	{"tracer", OPT_TRACER, "nif|port|none", 0,
-	 "The way out of the VM; port: a trace port of ours, late and dearer; none: kernel only",
+	{"tracer", OPT_TRACER, "nif|port|ip|none", 0,
+	 "The way out of the VM; port: a trace port of ours, late and dearer; ip: OTP's own, no "
+	 "native code in the VM, -l ends behind the first event too many; none: kernel only",
 	 0},
+	{"queue-size", OPT_QUEUE_SIZE, "N", 0,
+	 "of --tracer ip: messages that wait for us before some are lost (200; from 5)", 0},
 	{"kernel", OPT_KERNEL, "none|LIST", 0,
 	 "sched, process, blocking, socket, socket_io, syscall: these, and they must be had", 0},
 	{"no-attach", OPT_NO_ATTACH, 0, 0, "Leave the VM alone: kernel only", 0},
@@ -346,10 +354,17 @@ error_t record_option_parse(int key, char *value, struct argp_state *state)
 		config->redact = true;
 		break;
 	case OPT_TRACER:
-		if (strcmp(value, "nif") && strcmp(value, "port") && strcmp(value, "none"))
-			usage_fail(state, "--tracer", value, "nif, port or none is expected");
-		config->tracer_port = *value == 'p';
+		if (strcmp(value, "nif") && strcmp(value, "port") && strcmp(value, "ip") &&
+		    strcmp(value, "none"))
+			usage_fail(state, "--tracer", value, "nif, port, ip or none is expected");
+		config->tracer = *value == 'p'	 ? TRACER_PORT
+				 : *value == 'i' ? TRACER_IP
+						 : TRACER_NIF;
 		record_env.tracer = value;
+		break;
+	case OPT_QUEUE_SIZE:
+		config->queue_messages = number_parse("--queue-size", value, QUEUE_MESSAGES_MIN,
+						      QUEUE_MESSAGES_MAX, state);
 		break;
 	case OPT_KERNEL:
 		kernel_set(value);

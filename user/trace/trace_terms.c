@@ -149,7 +149,7 @@ int trace_terms_load(struct trace *trace, const char *path)
 	if (trace->vm_clock_count)
 		qsort(trace->vm_clocks, trace->vm_clock_count, sizeof(*trace->vm_clocks),
 		      clock_compare);
-	if (trace->file.trc) {
+	if (trace->file.trc || (trace->trc.count && !trace->vm_known)) {
 		vm_plain(&trace->vm);
 		vm = &trace->vm;
 	}

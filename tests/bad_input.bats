@@ -79,7 +79,7 @@ one_line()
 	refused 2 "unrecognized option" -p 1 --no-such-option
 	refused 2 "there is no 'messges'; there are: messages running gc" -p 1 -e gc,messges
 	refused 2 "there is no 'x'; there are: sched process" -p 1 --without x
-	refused 2 "nif, port or none is expected" -p 1 --tracer x
+	refused 2 "nif, port, ip or none is expected" -p 1 --tracer x
 	refused 2 "discard or overwrite is expected" -p 1 --mode x
 	refused 2 "a time like" -p 1 -d x
 	refused 2 "a time like" -p 1 -d -1

@@ -24,9 +24,9 @@
 #define CAPTURE_BYTES_MAX 8192
 #define CAPTURE_DEPTH_MAX 16
 #define LIST_MAX	  4096
-/* dbg's own; with a shorter one a VM of OTP 25 may crash (?QUEUE_MIN of beamweave_ip.erl). */
+/* dbg's own; a VM may crash with less than the least (?QUEUE_MIN of beamweave_ip.erl). */
 #define QUEUE_MESSAGES	   200
-#define QUEUE_MESSAGES_MIN 5
+#define QUEUE_MESSAGES_MIN 7
 #define QUEUE_MESSAGES_MAX 1000000
 
 #define PROBE(name) RECORD_PROBE(name)
@@ -124,7 +124,7 @@ static const struct argp_option options[] = {
 	 "native code in the VM, -l ends behind the first event too many; none: kernel only",
 	 0},
 	{"queue-size", OPT_QUEUE_SIZE, "N", 0,
-	 "of --tracer ip: messages that wait for us before some are lost (200; from 5)", 0},
+	 "of --tracer ip: messages that wait for us before some are lost (200; from 7)", 0},
 	{"kernel", OPT_KERNEL, "none|LIST", 0,
 	 "sched, process, blocking, socket, socket_io, syscall: these, and they must be had", 0},
 	{"no-attach", OPT_NO_ATTACH, 0, 0, "Leave the VM alone: kernel only", 0},

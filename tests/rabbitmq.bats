@@ -97,3 +97,23 @@ rmq_holds() { # COUNT
 	run -0 find /dev/shm /tmp /var/tmp -maxdepth 1 -name "beamweave*$RMQ_PID*"
 	[ -z "$output" ]
 }
+
+@test "trace shows what a channel is called with and returns while messages go through" {
+	"$BEAMWEAVE" trace -p "$RMQ_PID" rabbit_channel:handle_method/3 -l 6 -d 30 \
+		> "$VM_DIR/trace.out" 2> "$VM_DIR/trace.err" 3>&- &
+	tracer=$!
+	vm_wait_for 20 grep -q '^tracing' "$VM_DIR/trace.err"
+	run -0 amqp-publish -u "$RMQ_URL" -r orders -b traced
+	wait "$tracer"
+	cat "$VM_DIR/trace.out" "$VM_DIR/trace.err"
+	# channel.open, basic.publish, channel.close: each called and returned from
+	[ "$(wc -l < "$VM_DIR/trace.out")" = 6 ]
+	grep -qF "{'basic.publish',0,<<>>,<<\"orders\">>,false,false}, {content,60," "$VM_DIR/trace.out"
+	# time, the channel's process with a name, the call with its method, what it returned and when
+	grep -qE "^[0-9:]{8}\.[0-9]{6} <0\.[0-9]+\.[0-9]+> .*rabbit_channel:handle_method\(.*'(channel|basic)\." \
+		"$VM_DIR/trace.out"
+	grep -qE "rabbit_channel:handle_method/3 -> \{noreply,.* <[0-9.]+ (ns|us|ms)>$" "$VM_DIR/trace.out"
+	grep -q "that many were asked for" "$VM_DIR/trace.err"
+	run -0 rmq_eval 'erlang:trace_info({rabbit_channel, handle_method, 3}, traced)'
+	[ "$output" = "{traced,false}" ]
+}

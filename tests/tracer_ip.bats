@@ -56,6 +56,7 @@ gone() {
 		[[ $(report summary .tracer) == "$tracer" ]]
 		[[ $(report summary .events.discarded) == 0 ]]
 		[[ $(report calls '[.calls[] | select(.mfa == "truths:inner/1")][0].count') == 1200 ]]
+		[[ $(report processes '[.processes[] | select(.name == "work")][0].calls') -gt 1200 ]]
 		now=$(report summary '.events.by_kind' | jq -cS .)
 		echo "$tracer: $now"
 		[[ -z $kinds || $now == "$kinds" ]]

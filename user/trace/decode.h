@@ -90,6 +90,7 @@ struct kernel_slot {
 };
 
 struct kernel_decoder {
+	bool low_words; /* processes by the low half of their words (trace_load.c) */
 	const struct file_reader *file;
 	uint32_t cpu;
 	uint32_t *chunks;

@@ -312,6 +312,7 @@ int kernel_decoder_next(struct kernel_decoder *decoder, struct event *event)
 	event->raw = slot->record;
 	event->etf.data = "";
 	if (slot->kind == PROBE_SWITCH && event->sched_switch->flags & PROBE_PROCESS_KNOWN)
-		event->process = event->sched_switch->process;
+		event->process = decoder->low_words ? (uint32_t)event->sched_switch->process
+						    : event->sched_switch->process;
 	return 1;
 }

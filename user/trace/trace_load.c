@@ -3,6 +3,7 @@
 #include "trace_private.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,15 +100,52 @@ static void dict_load(struct load *load, const uint8_t *payload, uint32_t bytes)
 	memcpy(load->dict + head.offset, payload + sizeof(head), bytes);
 }
 
+/*
+ * A pid or port in a trace message is its number and serial, which is all that is known there; the
+ * VM's own words of up to OTP 25 have it in their low half, and another index above it.
+ */
+static bool low_words(const struct trace *trace)
+{
+	return trace->vm_known && trace->vm.port && trace->vm.otp_release <= 25;
+}
+
+static void words_lower(struct ring_dict_entry *entry)
+{
+	uint8_t *payload = (uint8_t *)(entry + 1);
+	uint64_t word;
+	size_t at = entry->type == RING_DICT_PORT ? offsetof(struct ring_dict_port, owner) : 0;
+
+	switch (entry->type) {
+	case RING_DICT_PORT:
+	case RING_DICT_PARENT:
+		if (entry->bytes >= at + sizeof(word)) {
+			memcpy(&word, payload + at, sizeof(word));
+			word = (uint32_t)word;
+			memcpy(payload + at, &word, sizeof(word));
+		}
+		entry->key = (uint32_t)entry->key;
+		break;
+	case RING_DICT_NAME:
+	case RING_DICT_INITIAL:
+	case RING_DICT_OWN:
+		entry->key = (uint32_t)entry->key;
+		break;
+	}
+}
+
 static int dict_walk(struct load *load)
 {
 	const struct ring_dict_entry *entry;
 	uint64_t position = 0;
 	int error = 0;
 
-	while (!error && ring_dict_next(load->dict, load->dict_bytes, &position, &entry))
+	while (!error && ring_dict_next(load->dict, load->dict_bytes, &position, &entry)) {
+		/* It stands in our own copy, and was checked just now. */
+		if (low_words(load->trace))
+			words_lower((struct ring_dict_entry *)entry);
 		error = entry->type == RING_DICT_CLOCK ? trace_clock_add(load->trace, entry)
 						       : names_add(load->trace->names, entry);
+	}
 	return error;
 }
 
@@ -290,6 +328,7 @@ static int decoders_make(struct load *load)
 	for (uint32_t cpu = 0; cpu < load->cpu_count; cpu++) {
 		trace->cpus[cpu].file = &trace->file;
 		trace->cpus[cpu].cpu = cpu;
+		trace->cpus[cpu].low_words = low_words(trace);
 	}
 	return 0;
 }

@@ -34,6 +34,8 @@
 -define(QUIET_MS, 20).
 -define(MARK_MS, 5000).
 -define(ANSWER_MS, 10000).
+%% What the VM itself has queued for the port goes out first.
+-define(FINISH_MS, 60000).
 %% Of one answer.
 -define(ENTRIES_MAX, 10000).
 %% The driver clears as many bytes of its queue as that has places, plus one (trace_ip_drv.c,
@@ -83,7 +85,7 @@ port(Session) -> ask(Session, port).
 
 %% @doc Close the port, after all that was sent to it has reached the recorder.
 -spec finish(pid()) -> ok | {error, term()}.
-finish(Session) -> ask(Session, finish).
+finish(Session) -> ask(Session, finish, ?FINISH_MS).
 
 %% @doc See {@link beamweave_session}.
 -spec put(pid(), pos_integer(), term(), binary()) -> ok.
@@ -125,6 +127,9 @@ word(Port) ->
     (list_to_integer(Number) bsl 4) bor 7.
 
 ask(Session, What) ->
+    ask(Session, What, ?ANSWER_MS).
+
+ask(Session, What, TimeoutMs) ->
     Monitor = erlang:monitor(process, Session),
     Session ! {What, self(), Monitor},
     receive
@@ -133,7 +138,7 @@ ask(Session, What) ->
             Answer;
         {'DOWN', Monitor, process, Session, Reason} ->
             {error, Reason}
-    after ?ANSWER_MS ->
+    after TimeoutMs ->
         erlang:demonitor(Monitor, [flush]),
         {error, timeout}
     end.

@@ -15,9 +15,10 @@
 #include "clock.h"
 #include "ring_term.h"
 
-#define NAME	    "beamweave_ip"
-#define SECOND_NS   1000000000ull
-#define ANSWER_NS   (10 * SECOND_NS)
+#define NAME	  "beamweave_ip"
+#define SECOND_NS 1000000000ull
+/* At the end the node's side waits for all that the VM has queued for the port. */
+#define ANSWER_NS   (60 * SECOND_NS)
 #define ASK_MS	    1000
 #define ASK_SOON_MS 10
 #define ENTRIES_MAX (64u << 20) /* that wait for the recorder */

@@ -336,8 +336,10 @@ static void credits_are_exact_with_many_threads(void **state)
 			assert_int_equal(pthread_create(&ids[i], NULL, credits_spend, &spenders[i]),
 					 0);
 		}
-		for (uint32_t i = 0; i < 4; i++) {
+		/* entries are claimed in any order: all have to be over before one is read */
+		for (uint32_t i = 0; i < 4; i++)
 			pthread_join(ids[i], NULL);
+		for (uint32_t i = 0; i < 4; i++) {
 			total += spenders[i].recorded;
 			counted += ring.threads[i].recorded[RING_IN];
 			assert_int_equal(ring.threads[i].discarded[RING_IN], 0);

@@ -37,6 +37,7 @@ _beamweave() {
 		-t | --to) [ "$command" = export ] && words="perfetto chrome jsonl text" ;;
 		--capture) words="args return args,return" ;;
 		--mode) words="discard overwrite" ;;
+		--color) words="auto always never" ;;
 		--tracer) words="nif port ip none" ;;
 		--kernel) words="none sched process blocking socket socket_io syscall" ;;
 		--pids) words="all existing new" ;;

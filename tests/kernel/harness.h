@@ -321,8 +321,9 @@ static inline void naps_run(void *context)
 	unsigned int *count = context;
 	unsigned int i;
 
+	/* so long that it is not over before the thread has left its CPU, on a host that steals time */
 	for (i = 0; i < *count; i++)
-		usleep(100);
+		usleep(5000);
 }
 
 /* The program's argument is the name of one of its scenarios. */

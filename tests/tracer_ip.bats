@@ -155,8 +155,11 @@ gone() {
 		2>"$VM_DIR/far.err" 3>&- &
 	recorder=$!
 	vm_wait_for 20 grep -q '^recording' "$VM_DIR/far.err"
+	# a VM that ends while it is still being attached is another story
+	vm_wait_for 20 vm_rpc far '{flags, [_ | _]} = erlang:trace_info(new_processes, flags)'
+	sleep 1
 	vm_stop_hard far
-	wait "$recorder"
+	wait "$recorder" || { cat "$VM_DIR/far.err" && false; }
 	[[ $("$BEAMWEAVE" report summary --json "$VM_DIR/far.bwt" | jq -r '.end.reason') == target_ended ]]
 }
 
